@@ -1,0 +1,1 @@
+"""From pages and queries to sets of vectors."""

@@ -1,0 +1,54 @@
+"""The seam between pages and vectors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medvrag_core.records import Page, PageLayout, PageVectors
+
+
+@dataclass(frozen=True)
+class PageInput:
+    """What an encoder may look at: the page record, its words and regions, its image file."""
+
+    page: Page
+    layout: PageLayout
+    image: Path
+
+
+class PageEncoder(ABC):
+    """Turns pages and queries into sets of unit vectors of one width.
+
+    A vector set is scored against another by late interaction (``index.maxsim``); the rows of
+    one page are told apart by the boxes they stand for.
+    """
+
+    dim: int
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Changes whenever the same page or query would get other vectors."""
+
+    def fit(self, pages: Iterable[PageInput]) -> None:
+        """Learn corpus statistics (mean, projection, document frequencies); nothing by default."""
+
+    def save(self, folder: Path) -> None:
+        """Store what :meth:`fit` learned, without pickling; nothing by default."""
+
+    def load(self, folder: Path) -> None:
+        """Read what :meth:`save` wrote."""
+
+    @abstractmethod
+    def encode_pages(self, pages: Iterable[PageInput]) -> Iterator[PageVectors]:
+        """Yield one :class:`PageVectors` a page, in the order given; each has at least one row."""
+
+    @abstractmethod
+    def encode_query(self, text: str) -> NDArray[np.float32]:
+        """Token vectors of a query, float32, shape (m, dim), m >= 1, rows of unit length."""

@@ -1,0 +1,1 @@
+"""Scoring, paired statistics, retrieval metrics, error taxonomy and latency from stored traces."""

@@ -1,0 +1,1 @@
+"""Stage 2: sharded map and reduce over page summaries."""

@@ -1,0 +1,1 @@
+"""Stage 1: late-interaction search over page vectors, exact and coarse to fine."""

@@ -1,0 +1,21 @@
+"""The seam between vectors and ranked pages."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medvrag_core.records import SearchResult
+
+
+class PageIndex(ABC):
+    """Ranks all pages of a corpus for one query given as token vectors."""
+
+    @abstractmethod
+    def search(self, query: NDArray[np.float32], k: int) -> SearchResult:
+        """The best ``k`` pages (fewer if the corpus is smaller), ties broken by page id.
+
+        ``query`` is float32 of shape (m, d) with rows of unit length.
+        """

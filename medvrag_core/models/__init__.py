@@ -1,0 +1,1 @@
+"""The one door to every language or vision-language model."""

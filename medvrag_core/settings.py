@@ -1,0 +1,267 @@
+"""Configuration as data: one settings record a stage, YAML profiles, unknown keys refused.
+
+A profile file lists only what differs from the defaults below (or from the profile it
+``extends``). The resolved settings are saved beside every artefact and compared field by
+field before stored work is used again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from medvrag_core.errors import SettingsError
+
+
+class StageSettings(BaseModel):
+    """Base of the settings of one stage."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CorpusSettings(StageSettings):
+    """Rendering and text of pages (paper section 3.1)."""
+
+    dpi: int = Field(300, ge=36, le=600, description="resolution of stored page images")
+    image_format: Literal["jpeg", "png"] = "jpeg"
+    jpeg_quality: int = Field(85, ge=30, le=100)
+    max_pixels: int = Field(20_000_000, description="cap on one page image; larger pages get a lower dpi")
+    ocr: Literal["auto", "off"] = Field("auto", description="auto: read pages that have no text layer")
+    ocr_engine: Literal["rapidocr", "tesseract"] = "rapidocr"
+    ocr_dpi: int = Field(150, ge=72, le=300)
+    max_pages: int = Field(2_000, description="most pages taken from one file")
+    seconds_per_page: float = Field(20.0, description="wall-clock limit for one page in the child process")
+    memory_mb: int = Field(3_072, description="address space of the child process")
+    near_duplicate: float = Field(
+        0.97, description="cosine of mean page vectors above which the later page is left out of the index"
+    )
+    summary_tokens: int = Field(120, description="words and numbers in one page summary")
+
+
+class EncoderSettings(StageSettings):
+    """Page and query encoder."""
+
+    name: Literal["embedded", "colqwen2.5"] = "embedded"
+    model: str = Field("all-MiniLM-L6-v2", description="weights; for colqwen2.5 a hub id")
+    revision: str = ""
+    dim: int = Field(128, description="width of one vector")
+    vectors_per_page: int = Field(103, description="upper bound of vectors kept a page (paper: ~103)")
+    query_prefix: str = Field("", description="ColQwen2.5 needs 'Query: ' (research note 6.4)")
+    max_visual_tokens: int = 768
+    device: str = "cpu"
+    batch_size: int = 8
+
+
+class IndexSettings(StageSettings):
+    """Stage 1, coarse to fine (paper section 3.2)."""
+
+    mode: Literal["paper", "exact"] = "paper"
+    centroids: int = Field(8, ge=1, description="C, spherical k-means centroids a page")
+    ann: Literal["auto", "flat", "hnsw", "ivf"] = Field("auto", description="auto: flat below 50,000 centroids")
+    ann_neighbors: int = Field(1_000, ge=1, description="centroids fetched for each query vector")
+    shortlist: int = Field(4_000, ge=1, description="R, pages scored exactly")
+    candidates: int = Field(2_000, ge=1, description="N1, pages handed to the filter")
+    seed: int = 42
+
+
+class FilterSettings(StageSettings):
+    """Stage 2, sharded map and reduce over page summaries (paper section 3.3)."""
+
+    ranker: Literal["embedded", "llm"] = "embedded"
+    shard_size: int = Field(256, ge=2, description="B, summaries in one map call")
+    map_keep: int = Field(25, ge=1)
+    keep: int = Field(100, ge=1, description="N2, pages left after the reduce call")
+    attempts: int = Field(2, ge=1, description="tries of one call before its shard falls back to Stage-1 order")
+
+
+class ModelSettings(StageSettings):
+    """One language model behind an OpenAI-compatible server."""
+
+    base_url: str = Field("", description="empty: a server started by the profile on loopback")
+    model: str = ""
+    temperature: float = 0.1
+    top_p: float = 0.001
+    max_tokens: int = 2_048
+    seed: int = 42
+    timeout_s: float = 300.0
+    max_pixels: int = Field(1_003_520, description="cap on one page image sent to the model")
+    thinking: bool = False
+
+
+class ReaderSettings(StageSettings):
+    """Who answers."""
+
+    name: Literal["evidence", "likelihood", "vlm"] = "evidence"
+    margin: float = Field(0.15, description="lead the best option needs before an embedded reader answers early")
+
+
+class LoopSettings(StageSettings):
+    """The iterative loop (paper sections 3.4 and 3.5)."""
+
+    max_rounds: int = Field(3, ge=1, le=10)
+    pages_shown: int = Field(10, ge=1)
+    summaries_shown: int = Field(20, ge=0)
+    memory: bool = True
+
+
+class TextSettings(StageSettings):
+    """The text-chunk arm."""
+
+    encoder: Literal["embedded", "bge"] = "embedded"
+    model: str = Field("all-MiniLM-L6-v2", description="weights; for bge a hub id")
+    chunk_tokens: int = 512
+    overlap_tokens: int = 64
+    chunks_shown: int = 10
+
+
+class EvaluationSettings(StageSettings):
+    """Scoring and statistics."""
+
+    bootstrap_samples: int = 10_000
+    confidence: float = 0.95
+    seed: int = 42
+
+
+class Profile(StageSettings):
+    """All stages together; what a YAML file under ``medvrag_core/profiles`` describes."""
+
+    name: str
+    note: str = ""
+    seed: int = 42
+    workers: int = Field(2, description="processes for CPU work")
+    corpus: CorpusSettings = CorpusSettings()
+    encoder: EncoderSettings = EncoderSettings()
+    index: IndexSettings = IndexSettings()
+    filter: FilterSettings = FilterSettings()
+    filter_model: ModelSettings = ModelSettings()
+    reader: ReaderSettings = ReaderSettings()
+    reader_model: ModelSettings = ModelSettings()
+    loop: LoopSettings = LoopSettings()
+    text: TextSettings = TextSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+
+def fingerprint(settings: BaseModel) -> str:
+    """Sixteen hex digits that change when any field changes.
+
+    >>> fingerprint(LoopSettings()) == fingerprint(LoopSettings(max_rounds=2))
+    False
+    """
+    text = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def differences(stored: dict[str, Any], current: dict[str, Any], prefix: str = "") -> list[str]:
+    """Fields that differ between two resolved settings, each as ``field: stored -> current``.
+
+    >>> differences({"loop": {"max_rounds": 3}}, {"loop": {"max_rounds": 2}})
+    ['loop.max_rounds: 3 -> 2']
+    """
+    found: list[str] = []
+    for key in sorted(stored.keys() | current.keys()):
+        path, a, b = prefix + key, stored.get(key), current.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += differences(a, b, path + ".")
+        elif a != b:
+            found.append(f"{path}: {a} -> {b}")
+    return found
+
+
+def profile_names() -> list[str]:
+    """Names of the profiles that ship with the package."""
+    folder = resources.files("medvrag_core") / "profiles"
+    return sorted(Path(item.name).stem for item in folder.iterdir() if item.name.endswith(".yaml"))
+
+
+def load_profile(name_or_path: str, overrides: dict[str, Any] | None = None) -> Profile:
+    """Resolve a shipped profile by name or a YAML file by path.
+
+    Parameters
+    ----------
+    name_or_path : ``cpu``, ``a100``, ... or a path that ends in ``.yaml``
+    overrides : values by dotted field, e.g. ``{"loop.max_rounds": 1}``; win over the file
+
+    Raises
+    ------
+    SettingsError : the profile does not exist, is no YAML, or has an unknown key or bad value
+
+    >>> load_profile("cpu", {"loop.max_rounds": 1}).loop.max_rounds
+    1
+    """
+    data, source = _read_profile(name_or_path, seen=())
+    for dotted, value in (overrides or {}).items():
+        _set_dotted(data, dotted, value)
+    try:
+        return Profile.model_validate(data)
+    except ValidationError as error:
+        raise SettingsError(f"{source}: {_explain(error)}") from None
+
+
+def _read_profile(name_or_path: str, seen: tuple[str, ...]) -> tuple[dict[str, Any], str]:
+    if name_or_path.endswith((".yaml", ".yml")):
+        path = Path(name_or_path)
+        if not path.is_file():
+            raise SettingsError(f"{path}: no such profile file")
+        text, source, default_name = path.read_text(encoding="utf-8"), str(path), path.stem
+    else:
+        if name_or_path not in profile_names():
+            hint = difflib.get_close_matches(name_or_path, profile_names(), n=1)
+            raise SettingsError(
+                f"profile '{name_or_path}' does not exist" + (f" (did you mean '{hint[0]}'?)" if hint else ""),
+                way_out=f"choose one of {', '.join(profile_names())} or give a path that ends in .yaml",
+            )
+        text = (resources.files("medvrag_core") / "profiles" / f"{name_or_path}.yaml").read_text(encoding="utf-8")
+        source, default_name = f"profile '{name_or_path}'", name_or_path
+    try:
+        data = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{source}: not valid YAML ({str(error).splitlines()[0]})") from None
+    if not isinstance(data, dict):
+        raise SettingsError(f"{source}: must be a mapping of stages, found {type(data).__name__}")
+    parent = data.pop("extends", None)
+    if parent is not None:
+        if parent in seen:
+            raise SettingsError(f"{source}: 'extends' runs in a circle through '{parent}'")
+        base, _ = _read_profile(str(parent), (*seen, str(parent)))
+        data = _merged(base, data)
+    data["name"] = data.get("name") if parent is None and "name" in data else default_name
+    return data, source
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    out = dict(base)
+    for key, value in over.items():
+        old = out.get(key)
+        out[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return out
+
+
+def _set_dotted(data: dict[str, Any], dotted: str, value: Any) -> None:
+    *parents, last = dotted.split(".")
+    for part in parents:
+        child = data.setdefault(part, {})
+        if not isinstance(child, dict):
+            raise SettingsError(f"override '{dotted}': '{part}' is not a stage")
+        data = child
+    data[last] = value
+
+
+def _explain(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    path = ".".join(str(part) for part in first["loc"])
+    if first["type"] != "extra_forbidden":
+        return f"'{path}': {first['msg'].lower()}"
+    fields: dict[str, Any] = dict(Profile.model_fields)
+    for part in first["loc"][:-1]:
+        annotation = fields[str(part)].annotation
+        fields = dict(annotation.model_fields) if annotation is not None else {}
+    hint = difflib.get_close_matches(str(first["loc"][-1]), fields, n=1)
+    known = f"did you mean '{hint[0]}'?" if hint else f"known here: {', '.join(fields)}"
+    return f"unknown key '{path}' ({known})"

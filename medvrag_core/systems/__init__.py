@@ -1,0 +1,1 @@
+"""Whole systems as short compositions of the stages."""

@@ -1,0 +1,1 @@
+"""Figures, tables, traces and the published book; shows results and computes none."""
