@@ -32,6 +32,11 @@ class Workspace:
         return self.root / "index"
 
     @property
+    def profile(self) -> Path:
+        """The resolved profile that the run was made with."""
+        return self.root / "profile.yaml"
+
+    @property
     def notebooks(self) -> Path:
         """Executed notebooks, one a chapter."""
         return self.root / "notebooks"

@@ -1,0 +1,319 @@
+"""The ``medvrag`` command: few verbs, each a thin call into the package.
+
+Exit codes: 0 done; 2 the input, a setting or the state of the run is at fault; 3 a model failed, or
+questions of a run ended in an error (run again to ask only those); 130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+import yaml
+
+from medvrag_core.errors import InputError, MedvragError, NotBuiltError
+from medvrag_core.records import Question
+from medvrag_core.runs.lock import only_writer
+from medvrag_core.runs.stage import record_stage
+from medvrag_core.runs.workspace import Workspace
+from medvrag_core.settings import Profile, fingerprint, load_profile
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+book = typer.Typer(no_args_is_help=True, help="Run the chapters of the book and render it.")
+app.add_typer(book, name="book")
+
+SourceOption = Annotated[Path | None, typer.Option(help="Folder of PDFs (searched in depth).")]
+ProfileOption = Annotated[str | None, typer.Option(help="Profile name or YAML file. Default: the run's own, else cpu.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override, e.g. --set loop.max_rounds=1.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
+RunOption = Annotated[Path | None, typer.Option("--run", help="Folder of a finished run.")]
+
+
+@app.command()
+def run(
+    questions: Annotated[Path, typer.Option(help="JSONL: id, question, options, answer, optional gold_pages.")],
+    out: Annotated[Path, typer.Option(help="Run folder; made if missing, resumed if it exists.")],
+    source: SourceOption = None,
+    profile: ProfileOption = None,
+    system: Annotated[str, typer.Option(help="Which system answers; see `medvrag systems`.")] = "medvrag",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Build what is missing, answer every question, write OUT/report.json and one trace a question.
+
+    Stopped runs go on where they stopped. Example:
+
+        medvrag run --source pdfs --questions q.jsonl --out runs/mine
+    """
+    from medvrag_core.evaluation.questions import read_questions
+    from medvrag_core.evaluation.report import run_report
+    from medvrag_core.runs.publish import write_text
+    from medvrag_core.systems.answering import answer_all, require_resumable
+    from medvrag_core.systems.base import find_system
+    from medvrag_core.systems.prepare import prepare
+    from medvrag_core.systems.resources import Resources
+
+    asked = read_questions(questions)[:limit]
+    find_system(system)
+    workspace = Workspace(out)
+    resolved = _profile_for(workspace, profile, set_)
+    with only_writer(out):
+        _require_corpus(workspace, source)
+        require_resumable(system, workspace, resolved)
+        prepare(workspace, source, resolved)
+        resources = Resources(workspace, resolved)
+        with record_stage(out, "reasoning_loop", profile=resolved.name, settings=resolved) as stage:
+            try:
+                traces = answer_all(system, resources, asked)
+            finally:
+                resources.close()
+            report = run_report(traces)
+            write_text(out / "report.json", report.model_dump_json(indent=1) + "\n")
+            stage.add(out / "report.json")
+            stage.measure(system=system, **report.model_dump(mode="json"))
+    typer.echo(report.model_dump_json(indent=1) if as_json else _report_text(report.model_dump(), out))
+    if not report.complete:
+        raise typer.Exit(3)
+
+
+@app.command()
+def retrieve(
+    queries: Annotated[Path, typer.Option(help="JSONL with id and text.")],
+    out: Annotated[Path, typer.Option(help="TREC run file to write.")],
+    source: SourceOption = None,
+    run_: RunOption = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Pages a query.")] = 100,
+    retriever: Annotated[str, typer.Option(help="stage1, exact, bm25, hybrid or filtered.")] = "stage1",
+    profile: ProfileOption = None,
+    set_: SetOption = None,
+) -> None:
+    """Rank pages for every query and write a TREC run file (query Q0 page rank score tag).
+
+    With --source and no --run, pages and vectors are kept in a cache folder (MEDVRAG_CACHE).
+    """
+    from medvrag_core.evaluation.questions import read_queries
+    from medvrag_core.evaluation.retrieval import write_trec
+    from medvrag_core.systems.prepare import prepare, prepare_corpus
+    from medvrag_core.systems.resources import Resources
+    from medvrag_core.systems.retrievers import find_retriever, rank_all
+
+    asked = read_queries(queries)
+    search = find_retriever(retriever)
+    if source is None and run_ is None:
+        raise InputError("nothing to search", way_out="give --source DIR or --run RUN")
+    workspace = Workspace(run_) if run_ is not None else _cached(source, _profile_for(None, profile, set_))
+    resolved = _profile_for(workspace, profile, set_)
+    with only_writer(workspace.root):
+        _require_corpus(workspace, source)
+        if retriever == "bm25" and source is not None:
+            prepare_corpus(workspace, source, resolved)
+        elif source is not None or not (workspace.index / "manifest.json").is_file():
+            prepare(workspace, source, resolved)
+        resources = Resources(workspace, resolved)
+        write_trec(out, rank_all(search, resources, asked, k), tag=retriever)
+    typer.echo(f"{out}: {len(asked)} queries, up to {k} pages each, retriever {retriever}")
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="The question.")],
+    run_: Annotated[Path, typer.Option("--run", help="Folder of a finished run.")],
+    option: Annotated[list[str], typer.Option(help="LABEL=text, at least two times.")],
+    profile: ProfileOption = None,
+    system: Annotated[str, typer.Option(help="Which system answers.")] = "medvrag",
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer one question and show every round: query, pages, findings, memory bank.
+
+    Example:
+
+        medvrag ask "Which test?" --option A=Fundoscopy --option B=Spirometry --run runs/mine
+    """
+    from medvrag_core.systems.answering import answer_one, answering_fingerprint
+    from medvrag_core.systems.base import find_system
+    from medvrag_core.systems.resources import Resources
+    from medvrag_core.views.trace_text import trace_text
+
+    entry = find_system(system)
+    options = _options(option)
+    workspace = Workspace(run_)
+    if not (workspace.index / "manifest.json").is_file():
+        raise NotBuiltError(
+            f"run '{run_}' has no index",
+            way_out=f"build it with `medvrag run --source DIR --questions FILE --out {run_}`",
+        )
+    resources = Resources(workspace, _profile_for(workspace, profile, set_))
+    asked = Question(id="ask", question=question, options=options)
+    try:
+        key = answering_fingerprint(system, resources)
+        trace = answer_one(system, entry.compose(resources), asked, profile=resources.profile.name, key=key)
+    finally:
+        resources.close()
+    typer.echo(trace.model_dump_json(indent=1) if as_json else trace_text(trace))
+    if trace.outcome == "error":
+        raise typer.Exit(3)
+
+
+@app.command()
+def report(
+    run_: Annotated[Path, typer.Option("--run", help="Folder of a finished run.")],
+    system: Annotated[str, typer.Option(help="Which system.")] = "medvrag",
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute the report of a run from its stored traces."""
+    from medvrag_core.evaluation.report import run_report
+    from medvrag_core.systems.answering import read_traces
+
+    made = run_report(read_traces(Workspace(run_), system, made_by=f"`medvrag run --system {system} ...` first"))
+    typer.echo(made.model_dump_json(indent=1) if as_json else _report_text(made.model_dump(), run_))
+
+
+@app.command()
+def convert(
+    questions: Annotated[Path, typer.Argument(help="JSONL with _id, text and metadata (options, answer, doc, page).")],
+    out: Annotated[Path, typer.Option(help="Question file to write.")],
+) -> None:
+    """Rewrite a question file in BEIR form as a question file for `medvrag run`."""
+    from medvrag_core.evaluation.questions import read_questions, write_questions
+
+    asked = read_questions(questions)
+    write_questions(out, asked)
+    typer.echo(f"{out}: {len(asked)} questions")
+
+
+@book.command("run")
+def book_run(
+    run_: Annotated[Path, typer.Option("--run", help="Run folder that all chapters share.")] = Path("runs/demo"),
+    notebooks: Annotated[Path, typer.Option(help="Folder of chapters.")] = Path("notebooks"),
+    profile: Annotated[str, typer.Option(help="Profile name or YAML file.")] = "cpu",
+    parameter: Annotated[list[str] | None, typer.Option("-p", help="name=value for chapters that have it.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Chapter to run (repeatable), e.g. 03_filter.")] = None,
+    force: Annotated[bool, typer.Option(help="Run chapters again even if nothing changed.")] = False,
+) -> None:
+    """Run the chapters in order with papermill; each must pass the verdict before the next one starts."""
+    from medvrag_core.views.publishing.runner import run_chapters
+
+    with only_writer(run_):
+        done = run_chapters(
+            notebooks, run_, profile=profile, parameters=_pairs(parameter or [], "-p"), only=only, force=force
+        )
+    typer.echo(f"{run_.name}: {len(done)} chapters passed")
+
+
+@book.command("build")
+def book_build(
+    run_: Annotated[Path, typer.Option("--run", help="Run whose executed chapters are published.")] = Path("runs/demo"),
+    source: Annotated[Path, typer.Option(help="Folder of the book's own pages.")] = Path("book"),
+    out: Annotated[Path, typer.Option(help="Where the site goes.")] = Path("book/_build"),
+) -> None:
+    """Render the book from executed chapters; a warning is an error, nothing is fetched at view time."""
+    from medvrag_core.views.publishing.book import build_book
+
+    typer.echo(f"open {build_book(run_, source, out)}")
+
+
+@app.command()
+def systems(as_json: JsonOption = False) -> None:
+    """List the systems that `medvrag run --system` knows."""
+    from medvrag_core.systems.base import catalog
+
+    entries = {entry.name: entry.summary for entry in catalog().values()}
+    typer.echo(json.dumps(entries, indent=1) if as_json else "\n".join(f"{k:22}{v}" for k, v in entries.items()))
+
+
+@app.command()
+def profiles(name: Annotated[str | None, typer.Argument(help="Show one profile in full.")] = None) -> None:
+    """List the profiles, or print one with every default filled in."""
+    from medvrag_core.settings import profile_names
+
+    if name is None:
+        typer.echo("\n".join(f"{n:10}{load_profile(n).note}" for n in profile_names()))
+    else:
+        typer.echo(yaml.safe_dump(load_profile(name).model_dump(mode="json"), sort_keys=False).rstrip())
+
+
+def main() -> None:
+    """Entry point of the console script: errors become one sentence and an exit code."""
+    logging.basicConfig(level=os.environ.get("MEDVRAG_LOG", "WARNING"), format="%(name)s: %(message)s")
+    try:
+        code = app(standalone_mode=False)
+    except MedvragError as error:
+        typer.echo(f"medvrag: {error}", err=True)
+        code = error.exit_code
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        typer.echo("medvrag: stopped; finished work is kept, the same command goes on from here", err=True)
+        code = 130
+    except BrokenPipeError:
+        code = 0
+    sys.exit(code or 0)
+
+
+def _profile_for(workspace: Workspace | None, name: str | None, overrides: list[str] | None) -> Profile:
+    """The profile asked for; without a name the one saved in the run, else ``cpu``."""
+    values = _pairs(overrides or [], "--set")
+    saved = workspace.profile if workspace is not None else None
+    if name is None and saved is not None and saved.is_file():
+        return load_profile(str(saved), values)
+    return load_profile(name or "cpu", values)
+
+
+def _pairs(items: list[str], flag: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for item in items:
+        key, sign, value = item.partition("=")
+        if not sign:
+            raise InputError(f"{flag} {item}: has no '='", way_out=f"write {flag} name=value")
+        values[key.strip()] = yaml.safe_load(value)
+    return values
+
+
+def _require_corpus(workspace: Workspace, source: Path | None) -> None:
+    if source is None and not workspace.corpus.is_dir():
+        raise NotBuiltError(f"run '{workspace.root}' has no corpus yet", way_out="give --source DIR, a folder of PDFs")
+
+
+def _cached(source: Path | None, profile: Profile) -> Workspace:
+    base = Path(os.environ.get("MEDVRAG_CACHE", Path.home() / ".cache" / "medvrag"))
+    key = sha256(f"{source and source.resolve()}\n{fingerprint(profile)}".encode()).hexdigest()[:16]
+    return Workspace(base / key)
+
+
+def _options(pairs: list[str]) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for pair in pairs:
+        label, sign, text = pair.partition("=")
+        if not sign or not label.strip() or not text.strip():
+            raise InputError(f"--option {pair}: is not LABEL=text", way_out='write --option "A=first choice"')
+        if label.strip() in options:
+            raise InputError(f"--option {pair}: label '{label.strip()}' is given twice")
+        options[label.strip()] = text.strip()
+    if len(options) < 2:
+        raise InputError("a question needs at least two options", way_out="give --option LABEL=text for each")
+    return options
+
+
+def _report_text(report: dict[str, Any], out: Path) -> str:
+    rows = [f"  {key:24}{_shown(value)}" for key, value in report.items() if key != "schema_version"]
+    return "\n".join([f"{out}", *rows])
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value)
+
+
+if __name__ == "__main__":
+    main()

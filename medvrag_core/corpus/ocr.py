@@ -1,0 +1,153 @@
+"""Reading text from page images: whole pages without a text layer, and figures on request.
+
+Two engines behind one class: RapidOCR, whose models ship inside its package, and the ``tesseract``
+program. Both run in the corpus child process under its limits, on one thread.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import shutil
+import subprocess
+import tempfile
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medvrag_core.corpus.lines import Line, Rectangle
+from medvrag_core.errors import InputError
+
+_MIN_SCORE = 0.5
+
+
+class OcrEngine(ABC):
+    """Finds printed lines in an image."""
+
+    @abstractmethod
+    def read(self, image: NDArray[np.uint8]) -> list[Line]:
+        """Lines of an RGB image, uint8 of shape (height, width, 3); rectangles are in pixels."""
+
+
+def ocr_engine(name: str) -> OcrEngine:
+    """The engine called ``name`` in the settings (``rapidocr`` or ``tesseract``)."""
+    return TesseractEngine() if name == "tesseract" else RapidOcrEngine()
+
+
+class RapidOcrEngine(OcrEngine):
+    """RapidOCR on ONNX Runtime; pages are taken as upright, so its angle classifier stays off."""
+
+    def __init__(self) -> None:
+        from rapidocr import RapidOCR
+
+        self._engine: Any = RapidOCR(
+            params={
+                "Global.use_cls": False,
+                "Global.log_level": "error",
+                "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+                "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+                "EngineConfig.onnxruntime.enable_cpu_mem_arena": False,
+            }
+        )
+
+    def read(self, image: NDArray[np.uint8]) -> list[Line]:
+        """See :class:`OcrEngine`."""
+        found = self._engine(np.ascontiguousarray(image[:, :, ::-1]))
+        if found.boxes is None or found.txts is None:
+            return []
+        lines = []
+        for corners, text, score in zip(found.boxes, found.txts, found.scores, strict=True):
+            points = np.asarray(corners, dtype=float)
+            if score >= _MIN_SCORE and text.strip() and np.isfinite(points).all():
+                x0, y0 = points.min(axis=0)
+                x1, y1 = points.max(axis=0)
+                lines.append(line_of(text, (float(x0), float(y0), float(x1), float(y1)), block=len(lines)))
+        return lines
+
+
+class TesseractEngine(OcrEngine):
+    """The ``tesseract`` program, called without a shell."""
+
+    def __init__(self) -> None:
+        program = shutil.which("tesseract")
+        if program is None:
+            raise InputError(
+                "the program 'tesseract' was not found", way_out="install it or set corpus.ocr_engine to rapidocr"
+            )
+        self._program = program
+
+    def read(self, image: NDArray[np.uint8]) -> list[Line]:
+        """See :class:`OcrEngine`."""
+        from PIL import Image
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "page.png"
+            Image.fromarray(image).save(path)
+            command = [self._program, str(path), "stdout", "--psm", "3", "tsv"]
+            done = subprocess.run(command, capture_output=True, check=True, timeout=120)
+        return lines_of_tsv(done.stdout.decode("utf-8", "replace"))
+
+
+def lines_of_tsv(table: str) -> list[Line]:
+    """Lines from tesseract's TSV output (level 5 rows are words)."""
+    words: dict[tuple[str, ...], list[tuple[str, Rectangle]]] = {}
+    for row in csv.DictReader(io.StringIO(table), delimiter="\t", quoting=csv.QUOTE_NONE):
+        if row["level"] == "5" and (row["text"] or "").strip() and float(row["conf"]) >= 100 * _MIN_SCORE:
+            x, y, w, h = (float(row[name]) for name in ("left", "top", "width", "height"))
+            key = (row["block_num"], row["par_num"], row["line_num"])
+            words.setdefault(key, []).append((row["text"].strip(), (x, y, x + w, y + h)))
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(key[:2] for key in words))}
+    lines = []
+    for key, own in words.items():
+        boxes = np.array([box for _, box in own])
+        x0, y0, x1, y1 = (*boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0))
+        box = (float(x0), float(y0), float(x1), float(y1))
+        lines.append(Line(" ".join(t for t, _ in own), box, numbers[key[:2]], size=box[3] - box[1], words=tuple(own)))
+    return lines
+
+
+def line_of(text: str, box: Rectangle, block: int) -> Line:
+    """A line whose words share its box in proportion to their characters.
+
+    >>> [(word, round(b[0]), round(b[2])) for word, b in line_of("dose 5 mg", (0.0, 0.0, 90.0, 10.0), 0).words]
+    [('dose', 0, 40), ('5', 50, 60), ('mg', 70, 90)]
+    """
+    text = " ".join(text.split())
+    step = (box[2] - box[0]) / max(len(text), 1)
+    words, at = [], 0
+    for word in text.split():
+        left = box[0] + at * step
+        words.append((word, (left, box[1], left + len(word) * step, box[3])))
+        at += len(word) + 1
+    return Line(text, box, block, size=box[3] - box[1], words=tuple(words))
+
+
+def scaled(line: Line, factor: float, dx: float = 0.0, dy: float = 0.0, block: int | None = None) -> Line:
+    """``line`` with all rectangles multiplied by ``factor`` and moved; for pixels to points."""
+
+    def move(box: Rectangle) -> Rectangle:
+        return (box[0] * factor + dx, box[1] * factor + dy, box[2] * factor + dx, box[3] * factor + dy)
+
+    words = tuple((text, move(box)) for text, box in line.words)
+    number = line.block if block is None else block
+    return Line(line.text, move(line.box), number, line.size * factor, line.bold, words)
+
+
+def merge_paragraphs(lines: list[Line]) -> list[Line]:
+    """Give neighboring lines of one column and size one block number, as text layers have it."""
+    out: list[Line] = []
+    for line in lines:
+        if out:
+            last = out[-1]
+            height = last.box[3] - last.box[1]
+            below = -0.3 * height <= line.box[1] - last.box[3] <= 0.9 * height
+            beside = min(line.box[2], last.box[2]) - max(line.box[0], last.box[0]) > 0.5 * min(line.width, last.width)
+            if below and beside and math.isclose(line.size, last.size, rel_tol=0.35):
+                out.append(scaled(line, 1.0, block=last.block))
+                continue
+        out.append(scaled(line, 1.0, block=out[-1].block + 1 if out else 0))
+    return out

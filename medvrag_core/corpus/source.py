@@ -1,0 +1,99 @@
+"""Where articles come from; a source names files and never opens them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from medvrag_core.errors import InputError
+from medvrag_core.records import LedgerEntry
+from medvrag_core.runs.publish import sha256_of
+
+
+@dataclass(frozen=True)
+class SourceDocument:
+    """One file to take pages from; ``file`` is its name in the ledger."""
+
+    article_id: str
+    path: Path
+    file: str = ""
+
+    @property
+    def label(self) -> str:
+        """``file``, or the plain file name where the source gave none."""
+        return self.file or printable(self.path.name)
+
+
+class PageSource(ABC):
+    """Delivers the documents of a corpus (paper section 3.1)."""
+
+    @abstractmethod
+    def documents(self) -> Iterator[SourceDocument]:
+        """Yield documents sorted by article id, each id once; raise :class:`InputError` if there is none."""
+
+    def ledger(self) -> tuple[LedgerEntry, ...]:
+        """Files that the source itself left out, known after :meth:`documents` was read to its end."""
+        return ()
+
+
+class FolderSource(PageSource):
+    """All PDF files below a folder.
+
+    The article id is the file stem. White space, control characters and ``#`` become ``_``, since
+    ids are columns of TREC run files and ``#`` separates the page number.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._ledger: list[LedgerEntry] = []
+
+    def documents(self) -> Iterator[SourceDocument]:
+        """Yield the files sorted by article id; of two with one id only the first by path is kept."""
+        if not self.folder.is_dir():
+            raise InputError(f"{self.folder}: no such folder", way_out="give a folder that holds PDF files")
+        files = sorted(p for p in self.folder.rglob("*") if p.suffix.lower() == ".pdf" and p.is_file())
+        if not files:
+            raise InputError(f"{self.folder}: holds no PDF file", way_out="give a folder that holds PDF files")
+        self._ledger = []
+        kept: dict[str, SourceDocument] = {}
+        for path in files:
+            document = SourceDocument(article_id_of(path), path, printable(path.relative_to(self.folder).as_posix()))
+            first = kept.setdefault(document.article_id, document)
+            if first is not document:
+                self._ledger.append(_duplicate(first, document))
+        yield from (kept[article_id] for article_id in sorted(kept))
+
+    def ledger(self) -> tuple[LedgerEntry, ...]:
+        """Files dropped because another file has the same article id."""
+        return tuple(self._ledger)
+
+
+def article_id_of(path: Path) -> str:
+    """Article id of a file.
+
+    >>> article_id_of(Path("reviews/PMC5502154.pdf")), article_id_of(Path("my review #2.PDF"))
+    ('PMC5502154', 'my_review_2')
+    """
+    return re.sub(r"[\s#\x00-\x1f\x7f]+", "_", printable(unicodedata.normalize("NFC", path.stem))).strip("_") or "_"
+
+
+def printable(name: str) -> str:
+    """A file name as text that can be stored; bytes that are no UTF-8 become ``_``."""
+    return re.sub(r"[\ud800-\udfff]", "_", name)
+
+
+def _duplicate(first: SourceDocument, second: SourceDocument) -> LedgerEntry:
+    try:
+        same = first.path.stat().st_size == second.path.stat().st_size and sha256_of(first.path) == sha256_of(
+            second.path
+        )
+    except OSError:
+        same = False
+    reason, words = (
+        ("duplicate_file", "same content as") if same else ("duplicate_name", "same name but other content than")
+    )
+    return LedgerEntry(file=second.label, state="dropped", reason=reason, detail=f"{words} {first.label}")

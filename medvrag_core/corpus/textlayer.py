@@ -1,0 +1,110 @@
+"""Lines, words and drawings of a PDF page as the file states them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from typing import Any
+
+from medvrag_core.corpus.lines import Line, PageLines, Rectangle
+from medvrag_core.records import Box
+
+MAX_WORDS = 20_000
+_MAX_DRAWINGS = 20_000
+_ROUND = 5  # digits of a page fraction: a hundredth of a pixel at 300 dpi
+
+
+def read_text_layer(page: Any) -> PageLines:
+    """Lines of a :class:`pymupdf.Page` in the extractor's order, in a frame where text is upright.
+
+    Rotated pages and pages whose text runs up or down (wide tables) are turned first, so that
+    everything after this speaks of lines from left to right.
+    """
+    import pymupdf
+
+    flags = pymupdf.TEXTFLAGS_DICT & ~pymupdf.TEXT_PRESERVE_IMAGES
+    textpage = page.get_textpage(flags=flags)
+    blocks = [block for block in page.get_text("dict", textpage=textpage)["blocks"] if block["type"] == 0]
+    words: dict[tuple[int, int], list[tuple[Rectangle, str]]] = defaultdict(list)
+    for x0, y0, x1, y1, text, block, line, _ in page.get_text("words", textpage=textpage)[:MAX_WORDS]:
+        if _finite((x0, y0, x1, y1)):
+            words[block, line].append(((x0, y0, x1, y1), text))
+
+    dx, dy = _main_direction(blocks)
+    upright = pymupdf.Matrix(dx, -dy, dy, dx, 0, 0)
+    lines = []
+    for block in blocks:
+        for number, raw in enumerate(block["lines"]):
+            own = words.get((block["number"], number), [])
+            if own:
+                lines.append(_line(block["number"], raw["spans"], [(_turn(b, upright), t) for b, t in own]))
+    drawings = [
+        (kind, _turn(box, upright))
+        for kind, box in page.get_bboxlog()[:_MAX_DRAWINGS]
+        if kind != "fill-text" and _finite(box)
+    ]
+    unrotated = page.rect * page.derotation_matrix
+    return PageLines(
+        tuple(lines), _turn(tuple(unrotated), upright), _to_page(page.rect, ~upright * page.rotation_matrix), tuple(drawings)
+    )
+
+
+def _line(block: int, spans: list[dict[str, Any]], words: list[tuple[Rectangle, str]]) -> Line:
+    longest = max(spans, key=lambda span: len(span["text"].strip()))
+    boxes = [box for box, _ in words]
+    return Line(
+        text=" ".join(text for _, text in words),
+        box=(min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)),
+        block=block,
+        size=float(longest["size"]),
+        bold=bool(longest["flags"] & 16) or "bold" in longest["font"].lower(),
+        words=tuple((text, box) for box, text in words),
+    )
+
+
+def _main_direction(blocks: list[dict[str, Any]]) -> tuple[int, int]:
+    seen: Counter[tuple[int, int]] = Counter()
+    for block in blocks:
+        for line in block["lines"]:
+            dx, dy = (round(part) if math.isfinite(part) else 0 for part in line["dir"])
+            if abs(dx) + abs(dy) == 1:
+                seen[dx, dy] += sum(len(span["text"]) for span in line["spans"])
+    return seen.most_common(1)[0][0] if seen else (1, 0)
+
+
+def _turn(box: Any, matrix: Any) -> Rectangle:
+    import pymupdf
+
+    turned = pymupdf.Rect(box) * matrix
+    turned.normalize()
+    return (turned.x0, turned.y0, turned.x1, turned.y1)
+
+
+def _to_page(rect: Any, matrix: Any) -> Any:
+    import pymupdf
+
+    def to_page(box: Rectangle) -> Box | None:
+        shown = pymupdf.Rect(box) * matrix
+        shown.normalize()
+        return fraction_box((shown.x0, shown.y0, shown.x1, shown.y1), rect.width, rect.height)
+
+    return to_page
+
+
+def fraction_box(box: Rectangle, width: float, height: float) -> Box | None:
+    """``box`` as fractions of a page ``width`` x ``height``, clipped to it; None if nothing is left.
+
+    >>> fraction_box((10.0, 20.0, 300.0, 40.0), 200.0, 100.0)
+    (0.05, 0.2, 1.0, 0.4)
+    >>> fraction_box((float("nan"), 0.0, 1.0, 1.0), 200.0, 100.0) is None
+    True
+    """
+    if not _finite((*box, width, height)) or width <= 0 or height <= 0:
+        return None
+    x0, x1 = (round(min(max(x / width, 0.0), 1.0), _ROUND) for x in (box[0], box[2]))
+    y0, y1 = (round(min(max(y / height, 0.0), 1.0), _ROUND) for y in (box[1], box[3]))
+    return (x0, y0, x1, y1) if x1 > x0 and y1 > y0 else None
+
+
+def _finite(box: Any) -> bool:
+    return all(math.isfinite(part) for part in box)

@@ -1,0 +1,27 @@
+"""From settings to encoders; heavy packages are imported only by the encoder that needs them."""
+
+from __future__ import annotations
+
+from medvrag_core.encoders.base import PageEncoder
+from medvrag_core.encoders.text import BgeTextEncoder, TextEncoder
+from medvrag_core.settings import EncoderSettings, TextSettings
+
+
+def make_page_encoder(settings: EncoderSettings) -> PageEncoder:
+    """The page encoder that a profile names."""
+    if settings.name == "colqwen2.5":
+        from medvrag_core.encoders.colqwen import ColQwenEncoder
+
+        return ColQwenEncoder(settings)
+    from medvrag_core.encoders.embedded import EmbeddedEncoder
+
+    return EmbeddedEncoder(settings)
+
+
+def make_text_encoder(settings: TextSettings) -> TextEncoder:
+    """The passage encoder of the text-only arm."""
+    if settings.encoder == "bge":
+        return BgeTextEncoder(settings)
+    from medvrag_core.encoders.minilm import MiniLmTextEncoder
+
+    return MiniLmTextEncoder()

@@ -1,0 +1,208 @@
+"""Question and query files: one JSON object a line; every fault names file, line and field."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from medvrag_core.errors import InputError
+from medvrag_core.records import Query, Question, describe_validation_error
+from medvrag_core.runs.publish import write_text
+
+GOLD_PAGE = re.compile(r"\S(.*\S)?#p[1-9][0-9]*")
+_ID = re.compile(r"[^\s/\\\x00-\x1f\x7f]{1,200}")
+_R = TypeVar("_R", Question, Query)
+_QUESTION_HELP = "a line needs id, question, options (letter to text) and answer; gold_pages is optional"
+
+
+def read_questions(path: Path, *, require_answer: bool = True) -> list[Question]:
+    """Read multiple-choice questions.
+
+    Two forms are understood, also mixed in one file: the fields of
+    :class:`~medvrag_core.records.Question`, and the form of page-annotated article
+    questions (``_id``, ``text``, ``metadata``; see :func:`convert_article_questions`).
+    Other fields are ignored unless they look like a misspelt known one.
+
+    Raises
+    ------
+    InputError : the file is missing, empty or not UTF-8, a line is no JSON object, a field is
+        missing or unusable, the answer is no option, a gold page is not ``stem#pN``, an id repeats
+    """
+    questions: list[Question] = []
+    seen: dict[str, int] = {}
+    for line, where, data in _objects(path):
+        question = _question(data, where, require_answer=require_answer)
+        _refuse_repeat(seen, question.id, line, where)
+        questions.append(question)
+    return questions
+
+
+def convert_article_questions(path: Path) -> list[Question]:
+    """Read page-annotated article questions (``_id``, ``text``, ``metadata``).
+
+    ``metadata`` holds ``options``, ``answer``, ``evidence``, ``doc`` and ``page``; the gold page is
+    ``doc#p<page>``. Pages of ``also_pages`` repeat the answer but are not what the question was
+    written from, so they are not gold here. Raises :class:`InputError` for a line in another form.
+    """
+    questions: list[Question] = []
+    seen: dict[str, int] = {}
+    for line, where, data in _objects(path):
+        if not _is_article_form(data):
+            raise InputError(f"{where}: not an article question", way_out="it needs _id, text and metadata")
+        question = _question(data, where, require_answer=True)
+        _refuse_repeat(seen, question.id, line, where)
+        questions.append(question)
+    return questions
+
+
+def read_queries(path: Path) -> list[Query]:
+    """Read free-text queries: ``id`` (or ``_id``) and ``text`` a line; raises :class:`InputError`."""
+    queries: list[Query] = []
+    seen: dict[str, int] = {}
+    for line, where, data in _objects(path):
+        fields = {"id": data.get("id", data.get("_id")), "text": data.get("text")}
+        for name, value in fields.items():
+            if value is None:
+                raise InputError(f"{where}: field '{name}' is missing", way_out="a line needs id and text")
+        query = _validated(Query, fields, where)
+        _check_id(query.id, where)
+        if not query.text.strip():
+            raise InputError(f"{where}: field 'text' is empty")
+        _refuse_repeat(seen, query.id, line, where)
+        queries.append(query)
+    return queries
+
+
+def write_questions(path: Path, questions: Sequence[Question]) -> None:
+    """Publish questions in the form that :func:`read_questions` reads."""
+    lines = [json.dumps(q.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False) for q in questions]
+    write_text(path, "".join(line + "\n" for line in lines))
+
+
+def _objects(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Line number, ``file:line`` and content of every line that is not blank."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file", way_out="give the path of a .jsonl file")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text (byte {error.start})", way_out="save the file as UTF-8") from None
+    found = 0
+    # Only the newline ends a line of JSONL; str.splitlines would also cut at U+2028 inside a text.
+    for line, content in enumerate(text.split("\n"), start=1):
+        if not content.strip():
+            continue
+        found += 1
+        where = f"{path}:{line}"
+        try:
+            data = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeated_keys)
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"{where}: not valid JSON ({error.msg} at column {error.colno})", way_out="write one object a line"
+            ) from None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: {error}") from None
+        if not isinstance(data, dict):
+            raise InputError(f"{where}: must be a JSON object, found {type(data).__name__}")
+        yield line, where, data
+    if not found:
+        raise InputError(f"{path}: holds no line", way_out=_QUESTION_HELP)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in data:
+            raise ValueError(f"field '{key}' stands twice in one object")
+        data[key] = value
+    return data
+
+
+def _question(data: dict[str, Any], where: str, *, require_answer: bool) -> Question:
+    fields = _article_fields(data, where) if _is_article_form(data) else dict(data)
+    if isinstance(fields.get("id"), int) and not isinstance(fields["id"], bool):
+        fields["id"] = str(fields["id"])
+    _drop_unknown(fields, where)
+    if require_answer and fields.get("answer") is None:
+        raise InputError(f"{where}: field 'answer' is missing", way_out=_QUESTION_HELP)
+    question = _validated(Question, fields, where)
+    _check_id(question.id, where)
+    if not question.question.strip():
+        raise InputError(f"{where}: field 'question' is empty")
+    if len(question.options) < 2:
+        raise InputError(f"{where}: field 'options' holds {len(question.options)} option(s)", way_out="give at least 2")
+    for label, text in question.options.items():
+        if not label.strip() or label != label.strip() or not text.strip():
+            raise InputError(f"{where}: field 'options': letter '{label}' or its text is blank or padded")
+    if question.answer is not None and question.answer not in question.options:
+        labels = ", ".join(question.options)
+        raise InputError(f"{where}: field 'answer': '{question.answer}' is not among the options {labels}")
+    for page in question.gold_pages:
+        if not GOLD_PAGE.fullmatch(page):
+            raise InputError(
+                f"{where}: field 'gold_pages': '{page}' is not a page id",
+                way_out="write file stem, #p and page number from 1, as in PMC5502154#p6",
+            )
+    return question
+
+
+def _is_article_form(data: dict[str, Any]) -> bool:
+    return "metadata" in data and "text" in data
+
+
+def _article_fields(data: dict[str, Any], where: str) -> dict[str, Any]:
+    metadata = data["metadata"]
+    if not isinstance(metadata, dict):
+        raise InputError(f"{where}: field 'metadata' must be an object")
+    for name in ("options", "answer", "doc", "page"):
+        if name not in metadata:
+            raise InputError(f"{where}: field 'metadata.{name}' is missing")
+    return {
+        "id": data.get("_id", data.get("id")),
+        "question": data["text"],
+        "options": metadata["options"],
+        "answer": metadata["answer"],
+        "gold_pages": (f"{metadata['doc']}#p{metadata['page']}",),
+        "evidence": metadata.get("evidence"),
+    }
+
+
+def _drop_unknown(fields: dict[str, Any], where: str) -> None:
+    known = list(Question.model_fields)
+    for name in [name for name in fields if name not in known]:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        if near:
+            raise InputError(f"{where}: unknown field '{name}'", way_out=f"did you mean '{near[0]}'?")
+        del fields[name]
+
+
+def _validated(record: type[_R], fields: dict[str, Any], where: str) -> _R:
+    try:
+        return record.model_validate(fields)
+    except ValidationError as error:
+        raise InputError(f"{where}: {describe_validation_error(error)}", way_out=_QUESTION_HELP) from None
+
+
+def _check_id(identifier: str, where: str) -> None:
+    # Ids name trace files and TREC lines, so no separator of either may stand in one.
+    if not _ID.fullmatch(identifier) or identifier.startswith("."):
+        raise InputError(
+            f"{where}: field 'id': {identifier!r} cannot name a file",
+            way_out="use 1 to 200 characters without spaces or slashes, not starting with a dot",
+        )
+
+
+def _refuse_repeat(seen: dict[str, int], identifier: str, line: int, where: str) -> None:
+    if identifier in seen:
+        raise InputError(f"{where}: id '{identifier}' was already used on line {seen[identifier]}")
+    seen[identifier] = line

@@ -1,0 +1,106 @@
+"""The one-page result of a run, written as ``report.json``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, median
+
+from pydantic import Field
+
+from medvrag_core.evaluation.retrieval import RetrievalReport, retrieval_report
+from medvrag_core.evaluation.scoring import accuracy_report
+from medvrag_core.evaluation.taxonomy import page_of
+from medvrag_core.records import Record, Round, Trace
+from medvrag_core.runs.publish import write_text
+
+
+class RunReport(Record):
+    """Accuracy, retrieval, time and rounds of one system on one question file.
+
+    Retrieval figures average over the questions that have gold pages and are null when there are
+    none, or when the system retrieves nothing. A question that ended in an error before retrieval
+    counts as 0 in them, as it does in the accuracy.
+    """
+
+    system: str
+    profile: str
+    n: int = Field(description="questions with a stored outcome")
+    expected: int = Field(description="questions asked")
+    complete: bool = Field(description="every question asked has an outcome and none is an error")
+    accuracy: float = Field(description="share of n answered with the gold option; unparsed and errors are wrong")
+    accuracy_low: float = Field(description="lower end of the 95% Wilson interval")
+    accuracy_high: float
+    chance: float = Field(description="expected accuracy of guessing: mean of 1 / number of options")
+    unparsed_rate: float
+    error_rate: float
+    questions_with_gold_pages: int
+    recall_at_10: float | None = Field(description="of gold pages, in the Stage-1 ranking of the first round")
+    recall_at_100: float | None = Field(description="of gold pages, in the Stage-1 ranking of the first round")
+    ndcg_at_10: float | None = Field(description="of the Stage-1 ranking of the first round")
+    filtered_recall_at_10: float | None = Field(
+        description="of gold pages, among the first 10 the filter kept, round 1"
+    )
+    filtered_recall_at_100: float | None = Field(
+        description="of gold pages, among the first 100 the filter kept, round 1"
+    )
+    seconds_per_question: float = Field(description="median wall-clock seconds")
+    seconds_per_question_mean: float
+    rounds: dict[int, int] = Field(description="questions by number of rounds used")
+    mean_rounds: float
+
+
+def run_report(traces: Sequence[Trace], *, expected: int | None = None) -> RunReport:
+    """Report on one system from its traces.
+
+    ``expected`` is the number of questions asked; fewer traces make the report incomplete. Raises
+    what :func:`~medvrag_core.evaluation.scoring.accuracy_report` raises.
+    """
+    accuracy = accuracy_report(traces, expected=expected)
+    gold = {t.question.id: dict.fromkeys(t.question.gold_pages, 1) for t in traces if t.question.gold_pages}
+    first = {t.question.id: t.rounds[0] for t in traces if t.rounds}
+    stage1 = _retrieval({q: [hit.page_id for hit in r.stage1] for q, r in first.items()}, gold)
+    filtered = _retrieval({q: _kept(r) for q, r in first.items()}, gold)
+    seconds = [t.seconds for t in traces]
+    counts = Counter(len(t.rounds) for t in traces)
+    return RunReport(
+        system=accuracy.system,
+        profile=accuracy.profile,
+        n=accuracy.n,
+        expected=accuracy.expected,
+        complete=accuracy.complete,
+        accuracy=accuracy.accuracy,
+        accuracy_low=accuracy.low,
+        accuracy_high=accuracy.high,
+        chance=fmean(1 / len(t.question.options) for t in traces),
+        unparsed_rate=accuracy.unparsed_rate,
+        error_rate=accuracy.error_rate,
+        questions_with_gold_pages=len(gold),
+        recall_at_10=stage1.recall[10] if stage1 else None,
+        recall_at_100=stage1.recall[100] if stage1 else None,
+        ndcg_at_10=stage1.ndcg_at_10 if stage1 else None,
+        filtered_recall_at_10=filtered.recall[10] if filtered else None,
+        filtered_recall_at_100=filtered.recall[100] if filtered else None,
+        seconds_per_question=median(seconds),
+        seconds_per_question_mean=fmean(seconds),
+        rounds=dict(sorted(counts.items())),
+        mean_rounds=fmean(len(t.rounds) for t in traces),
+    )
+
+
+def write_report(path: Path, report: RunReport) -> None:
+    """Publish a report as indented JSON."""
+    write_text(path, report.model_dump_json(indent=2) + "\n")
+
+
+def _retrieval(rankings: dict[str, list[str]], gold: dict[str, dict[str, int]]) -> RetrievalReport | None:
+    if not gold or not any(rankings.values()):
+        return None
+    # Chunks of one page stand for the page once, at their best place.
+    pages = {q: list(dict.fromkeys(page_of(i) for i in ids)) for q, ids in rankings.items()}
+    return retrieval_report(pages, gold)
+
+
+def _kept(round_: Round) -> list[str]:
+    return list(round_.filter.kept)

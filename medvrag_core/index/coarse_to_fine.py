@@ -1,0 +1,117 @@
+"""The paper's Stage 1: ANN over page centroids, coarse rank, exact score on a shortlist.
+
+The paper gives C = 8 and the three steps; how the query meets the ANN, the coarse formula and
+R are not stated. Ours: every query token fetches its nearest centroids, a page's coarse score is
+the mean over query tokens of its best centroid (the first half of S, on centroids), and the R best
+pages are scored exactly. All are settings.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medvrag_core.index.base import PageIndex
+from medvrag_core.index.centroids import page_centroids
+from medvrag_core.index.exact import check_query, ranked_hits
+from medvrag_core.index.maxsim import gather_pages, one_way_score_pages, score_pages
+from medvrag_core.records import SearchResult, StageTime
+from medvrag_core.settings import IndexSettings
+
+_FLAT_BELOW = 50_000
+_HNSW_LINKS = 32
+
+
+class CoarseToFineIndex(PageIndex):
+    """ANN over centroids -> coarse rank -> exact S(q, p) on the shortlist.
+
+    Parameters
+    ----------
+    page_ids : N page ids
+    vectors, offsets : flat page vectors as in :class:`~medvrag_core.index.exact.ExactIndex`
+    centroids : float32, shape (total, d), centroids of the pages one after another
+    centroid_offsets : int64, shape (N + 1,)
+    ann : FAISS index over ``centroids`` with inner product
+    settings : C, neighbors, R
+    """
+
+    def __init__(
+        self,
+        page_ids: Sequence[str],
+        vectors: NDArray[np.float32],
+        offsets: NDArray[np.int64],
+        centroids: NDArray[np.float32],
+        centroid_offsets: NDArray[np.int64],
+        ann: Any,
+        settings: IndexSettings,
+    ) -> None:
+        self.page_ids = np.array(page_ids)
+        self.vectors = vectors
+        self.offsets = offsets
+        self.centroids = centroids
+        self.centroid_offsets = centroid_offsets
+        self.page_of_centroid = np.repeat(np.arange(len(self.page_ids)), np.diff(centroid_offsets))
+        self.ann = ann
+        self.settings = settings
+
+    def search(self, query: NDArray[np.float32], k: int) -> SearchResult:
+        """See :class:`PageIndex`; the steps are ``ann``, ``coarse`` and ``exact`` (paper Table 2).
+
+        At most R pages come back, fewer where the ANN reached fewer.
+        """
+        check_query(query, self.vectors.shape[1])
+        clock = [time.perf_counter()]
+        neighbors = min(self.settings.ann_neighbors, len(self.centroids))
+        _, found = self.ann.search(np.ascontiguousarray(query, dtype=np.float32), neighbors)
+        touched = np.unique(self.page_of_centroid[found[found >= 0]])
+        clock.append(time.perf_counter())
+        coarse = one_way_score_pages(query, *gather_pages(self.centroids, self.centroid_offsets, touched))
+        order = np.lexsort((self.page_ids[touched], -coarse))[: self.settings.shortlist]
+        shortlist = np.sort(touched[order])
+        clock.append(time.perf_counter())
+        exact = score_pages(query, *gather_pages(self.vectors, self.offsets, shortlist))
+        hits = ranked_hits(self.page_ids[shortlist], exact, k)
+        clock.append(time.perf_counter())
+        steps = ("ann", "coarse", "exact")
+        return SearchResult(
+            hits=hits,
+            times=tuple(StageTime(step=s, seconds=b - a) for s, a, b in zip(steps, clock, clock[1:], strict=False)),
+        )
+
+
+def all_centroids(
+    vectors: NDArray[np.float32], offsets: NDArray[np.int64], count: int, seed: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Centroids of every page, flat, with their offsets (shapes as in the class above)."""
+    parts = [page_centroids(vectors[a:b], count, seed) for a, b in itertools.pairwise(offsets)]
+    lengths = np.array([len(p) for p in parts], dtype=np.int64)
+    return np.concatenate(parts), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def make_ann(centroids: NDArray[np.float32], settings: IndexSettings) -> Any:
+    """FAISS inner-product index over the centroids: flat, HNSW or IVF."""
+    import faiss
+
+    dim, total = centroids.shape[1], len(centroids)
+    kind = settings.ann
+    if kind == "auto":
+        kind = "flat" if total < _FLAT_BELOW else "hnsw"
+    index: Any
+    if kind == "flat":
+        index = faiss.IndexFlatIP(dim)
+    elif kind == "hnsw":
+        index = faiss.IndexHNSWFlat(dim, _HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efSearch = max(64, settings.ann_neighbors)
+    else:
+        cells = max(1, min(total // 39, int(4 * np.sqrt(total))))
+        index = faiss.index_factory(dim, f"IVF{cells},Flat", faiss.METRIC_INNER_PRODUCT)
+        index.cp.seed = settings.seed
+        index.nprobe = max(1, cells // 16)
+        index.train(centroids)
+    index.add(centroids)
+    return index

@@ -1,0 +1,22 @@
+"""Reciprocal rank fusion of several rankings."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from medvrag_core.records import Hit
+
+
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], k: int, *, constant: int = 60) -> tuple[Hit, ...]:
+    """Sum of ``1 / (constant + rank)`` over lists of page ids given best first; ties by page id.
+
+    >>> [(h.page_id, round(h.score, 5)) for h in reciprocal_rank_fusion([["x", "y"], ["y", "z"]], 3)]
+    [('y', 0.03252), ('x', 0.01639), ('z', 0.01613)]
+    """
+    scores: dict[str, float] = defaultdict(float)
+    for ranking in rankings:
+        for rank, page_id in enumerate(ranking, start=1):
+            scores[page_id] += 1.0 / (constant + rank)
+    best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:k]
+    return tuple(Hit(page_id=p, score=s, rank=rank) for rank, (p, s) in enumerate(best, start=1))

@@ -1,0 +1,110 @@
+"""Builds what a run lacks: corpus, page vectors, index; each finished stage leaves its RunRecord."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import overload
+
+import yaml
+
+from medvrag_core.corpus.build import build_corpus
+from medvrag_core.corpus.store import CorpusStore
+from medvrag_core.encoders.base import PageInput
+from medvrag_core.encoders.factory import make_page_encoder
+from medvrag_core.encoders.vectors import VectorStore, encode_corpus
+from medvrag_core.index.base import PageIndex
+from medvrag_core.index.build import build_index, read_manifest
+from medvrag_core.records import Page
+from medvrag_core.runs.publish import write_text
+from medvrag_core.runs.stage import record_stage
+from medvrag_core.runs.workspace import Workspace
+from medvrag_core.settings import Profile
+
+
+def prepare_corpus(
+    workspace: Workspace, source: Path | None, profile: Profile, *, progress: bool = True
+) -> CorpusStore:
+    """Render the PDFs under ``source`` that are not in the run yet; stage ``corpus_build``.
+
+    Without a source the corpus of the run is opened as it is.
+    """
+    with record_stage(workspace.root, "corpus_build", profile=profile.name, settings=profile.corpus) as stage:
+        if source is None:
+            store = CorpusStore.open(workspace.corpus)
+        else:
+            store = build_corpus(source, workspace.corpus, profile.corpus, workers=profile.workers, progress=progress)
+        states = [entry.state for entry in store.ledger]
+        stage.measure(
+            articles=len(store.articles),
+            pages=len(store.pages),
+            pages_read_by_ocr=sum(page.text_source == "ocr" for page in store.pages),
+            pages_without_text=sum(page.text_source == "none" for page in store.pages),
+            ledger_kept=states.count("kept"),
+            ledger_changed=states.count("changed"),
+            ledger_dropped=states.count("dropped"),
+            fingerprint=store.fingerprint,
+        )
+    save_profile(workspace, profile)
+    return store
+
+
+class CorpusPages(Sequence[PageInput]):
+    """Every page of a corpus as its encoder sees it; layouts are read when a page is asked for."""
+
+    def __init__(self, store: CorpusStore) -> None:
+        self.store = store
+
+    def __len__(self) -> int:
+        return len(self.store.pages)
+
+    @overload
+    def __getitem__(self, which: int) -> PageInput: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[PageInput]: ...
+
+    def __getitem__(self, which: int | slice) -> PageInput | Sequence[PageInput]:
+        """One page, or a list for a slice."""
+        if isinstance(which, slice):
+            return [self._input(page) for page in self.store.pages[which]]
+        return self._input(self.store.pages[which])
+
+    def _input(self, page: Page) -> PageInput:
+        return PageInput(page=page, layout=self.store.layout(page.page_id), image=self.store.image_path(page.page_id))
+
+
+def prepare_index(workspace: Workspace, profile: Profile, *, progress: bool = True) -> tuple[VectorStore, PageIndex]:
+    """Encode pages and build the index where they are missing or stale; stage ``indexing``."""
+    store = CorpusStore.open(workspace.corpus)
+    settings = profile.model_copy(update={"note": ""})
+    with record_stage(workspace.root, "indexing", profile=profile.name, settings=settings) as stage:
+        encoder = make_page_encoder(profile.encoder)
+        vectors = encode_corpus(
+            CorpusPages(store), encoder, workspace.vectors, corpus_fingerprint=store.fingerprint, progress=progress
+        )
+        index = build_index(vectors, profile.index, workspace.index, near_duplicate=profile.corpus.near_duplicate)
+        manifest = read_manifest(workspace.index)
+        stage.add(workspace.vectors / "manifest.json", workspace.index / "manifest.json")
+        stage.measure(
+            pages=len(vectors),
+            vectors=int(vectors.offsets[-1]),
+            vectors_per_page=float(vectors.offsets[-1]) / len(vectors),
+            dim=vectors.manifest.dim,
+            near_duplicates_left_out=len(manifest.left_out),
+            pages_indexed=manifest.pages,
+            bytes_vectors=sum(p.stat().st_size for p in workspace.vectors.glob("shard-*.npz")),
+            bytes_index=sum(p.stat().st_size for p in workspace.index.iterdir()),
+        )
+    return vectors, index
+
+
+def save_profile(workspace: Workspace, profile: Profile) -> None:
+    """Keep the resolved profile in the run, so that later commands need not name it."""
+    write_text(workspace.profile, yaml.safe_dump(profile.model_dump(mode="json"), sort_keys=False))
+
+
+def prepare(workspace: Workspace, source: Path | None, profile: Profile, *, progress: bool = True) -> None:
+    """All of the above, in order."""
+    prepare_corpus(workspace, source, profile, progress=progress)
+    prepare_index(workspace, profile, progress=progress)

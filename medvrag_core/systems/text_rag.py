@@ -1,0 +1,52 @@
+"""Text-chunk retrieval, single round (paper Table 1, second controlled row)."""
+
+from __future__ import annotations
+
+from medvrag_core.filter.mapreduce import MapReduceFilter
+from medvrag_core.reasoning.loop import EvidenceSource, run_rounds
+from medvrag_core.records import EvidenceItem, Question, Round, SearchResult, Summary
+from medvrag_core.systems.base import System, register
+from medvrag_core.systems.resources import Resources
+
+
+class ChunkEvidence(EvidenceSource):
+    """Chunks of page text; the filter reads the chunk itself, since it is as short as a summary allows."""
+
+    def __init__(self, resources: Resources) -> None:
+        self.index = resources.text_index
+        self.candidates = resources.profile.index.candidates
+
+    def search(self, query: str) -> SearchResult:
+        """Nearest chunks."""
+        return self.index.search(query, self.candidates)
+
+    def summary(self, evidence_id: str) -> Summary:
+        """The chunk's own text."""
+        return Summary(page_id=evidence_id, text=self.index.chunks[evidence_id].text, method="chunk text")
+
+    def evidence(self, evidence_id: str) -> EvidenceItem:
+        """The chunk's text, without an image."""
+        chunk = self.index.chunks[evidence_id]
+        return EvidenceItem(evidence_id=evidence_id, page_id=chunk.page_id, text=chunk.text)
+
+
+class TextRag(System):
+    """The same filter and reader as MedVRAG, fed with chunks, in one round."""
+
+    def __init__(self, resources: Resources) -> None:
+        self.source = ChunkEvidence(resources)
+        self.filter = MapReduceFilter(resources.ranker, resources.profile.filter)
+        self.reader = resources.reader
+        self.loop = resources.profile.loop.model_copy(
+            update={"max_rounds": 1, "pages_shown": resources.profile.text.chunks_shown, "summaries_shown": 0}
+        )
+
+    def answer(self, question: Question) -> tuple[Round, ...]:
+        """See :class:`System`."""
+        return run_rounds(question, self.source, self.filter, self.reader, self.loop)
+
+
+@register("text_rag", "text chunks instead of page images, single round")
+def compose(resources: Resources) -> System:
+    """Compose the system."""
+    return TextRag(resources)
