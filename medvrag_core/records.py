@@ -269,6 +269,7 @@ class ReaderReply(Record):
     model: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    flags: tuple[str, ...] = ()
 
 
 class ParsedReply(Record):

@@ -75,6 +75,7 @@ class FilterSettings(StageSettings):
     """Stage 2, sharded map and reduce over page summaries (paper section 3.3)."""
 
     ranker: Literal["embedded", "llm"] = "embedded"
+    stage1_weight: float = Field(0.7, ge=0, le=1, description="say of the Stage-1 score in the embedded ranker")
     shard_size: int = Field(256, ge=2, description="B, summaries in one map call")
     map_keep: int = Field(25, ge=1)
     keep: int = Field(100, ge=1, description="N2, pages left after the reduce call")

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from medvrag_core.records import Question
+from medvrag_core.runs.workspace import Workspace
+from medvrag_core.settings import load_profile
+
 REPO = Path(__file__).resolve().parents[1]
 
 
@@ -16,3 +20,78 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"real test data not found at {folder}")
     return folder
+
+
+ARTICLES = {
+    "gout": [
+        ("Gout and its treatment", "Allopurinol is started at 100 mg daily and raised every four weeks. " * 3),
+        ("Monitoring", "Serum urate is checked monthly until it is below 6 mg/dL, then every six months. " * 3),
+    ],
+    "asthma": [
+        ("Asthma in adults", "Inhaled budesonide with formoterol is the preferred reliever. " * 3),
+        ("Side effects", "Oral candidiasis is prevented by rinsing the mouth after inhaled steroids. " * 3),
+    ],
+    "anemia": [
+        ("Iron deficiency", "Ferritin below 30 micrograms per liter confirms iron deficiency in adults. " * 3),
+    ],
+}
+
+
+def write_pdf(path: Path, pages: list[tuple[str, str]]) -> None:
+    """A plain PDF with a heading and a paragraph on each page."""
+    import pymupdf
+
+    document = pymupdf.open()
+    for heading, text in pages:
+        page = document.new_page(width=420, height=595)
+        page.insert_text((40, 60), heading, fontsize=16)
+        page.insert_textbox((40, 80, 380, 500), text, fontsize=10)
+    document.save(path)
+    document.close()
+
+
+@pytest.fixture(scope="session")
+def made_pdfs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of three short PDFs, five pages, written by the test run itself."""
+    folder = tmp_path_factory.mktemp("pdfs")
+    for name, pages in ARTICLES.items():
+        write_pdf(folder / f"{name}.pdf", pages)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def made_questions() -> list[Question]:
+    """Three questions on ``made_pdfs``."""
+    return [
+        Question(
+            id="gout-1",
+            question="At which daily dose is allopurinol started?",
+            options={"A": "25 mg", "B": "100 mg", "C": "300 mg", "D": "600 mg"},
+            answer="B",
+            gold_pages=("gout#p1",),
+        ),
+        Question(
+            id="asthma-1",
+            question="How is oral candidiasis from inhaled steroids prevented?",
+            options={"A": "Rinsing the mouth", "B": "Fluconazole", "C": "Iron", "D": "Allopurinol"},
+            answer="A",
+            gold_pages=("asthma#p2",),
+        ),
+        Question(
+            id="anemia-1",
+            question="Which test confirms iron deficiency in adults?",
+            options={"A": "Serum urate", "B": "Spirometry", "C": "Ferritin", "D": "Sodium"},
+            answer="C",
+            gold_pages=("anemia#p1",),
+        ),
+    ]
+
+
+@pytest.fixture(scope="session")
+def made_run(made_pdfs: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A run with corpus, vectors and index of ``made_pdfs`` under the profile ``test``."""
+    from medvrag_core.systems.prepare import prepare
+
+    workspace = Workspace(tmp_path_factory.mktemp("runs") / "made")
+    prepare(workspace, made_pdfs, load_profile("test"), progress=False)
+    return workspace

@@ -12,7 +12,11 @@ WORDS_PER_TOKEN = 1 / 1.3
 
 
 class TextChunk(Record):
-    """A run of an article's words; ``page_id`` is the page that most of them stand on."""
+    """A run of an article's words.
+
+    ``page_id`` is the page that most of them stand on, ``chunk_id`` is ``<page_id>#c<n>`` with n
+    counting the chunks of the article from 1.
+    """
 
     chunk_id: str
     page_id: str
@@ -31,12 +35,12 @@ def chunk_pages(pages: Iterable[Page], *, tokens: int, overlap: int) -> list[Tex
     size = max(1, int(tokens * WORDS_PER_TOKEN))
     step = max(1, size - int(overlap * WORDS_PER_TOKEN))
     chunks: list[TextChunk] = []
-    for article_id, group in groupby(pages, key=lambda page: page.article_id):
+    for _, group in groupby(pages, key=lambda page: page.article_id):
         words = [(word, page.page_id) for page in group for word in page.text.split()]
         starts = range(0, max(1, len(words) - (size - step)), step) if words else ()
         for number, start in enumerate(starts):
             run = words[start : start + size]
             page_id = Counter(page for _, page in run).most_common(1)[0][0]
             text = " ".join(word for word, _ in run)
-            chunks.append(TextChunk(chunk_id=f"{article_id}#c{number + 1}", page_id=page_id, text=text))
+            chunks.append(TextChunk(chunk_id=f"{page_id}#c{number + 1}", page_id=page_id, text=text))
     return chunks

@@ -16,7 +16,6 @@ from medvrag_core.records import Query, Question, describe_validation_error
 from medvrag_core.runs.publish import write_text
 
 GOLD_PAGE = re.compile(r"\S(.*\S)?#p[1-9][0-9]*")
-_ID = re.compile(r"[^\s/\\\x00-\x1f\x7f]{1,200}")
 _R = TypeVar("_R", Question, Query)
 _QUESTION_HELP = "a line needs id, question, options (letter to text) and answer; gold_pages is optional"
 
@@ -66,12 +65,12 @@ def read_queries(path: Path) -> list[Query]:
     queries: list[Query] = []
     seen: dict[str, int] = {}
     for line, where, data in _objects(path):
-        fields = {"id": data.get("id", data.get("_id")), "text": data.get("text")}
+        fields = _with_text_id({"id": data.get("id", data.get("_id")), "text": data.get("text")})
         for name, value in fields.items():
             if value is None:
                 raise InputError(f"{where}: field '{name}' is missing", way_out="a line needs id and text")
         query = _validated(Query, fields, where)
-        _check_id(query.id, where)
+        _check_id(query.id, where, spaces=False)
         if not query.text.strip():
             raise InputError(f"{where}: field 'text' is empty")
         _refuse_repeat(seen, query.id, line, where)
@@ -86,7 +85,7 @@ def write_questions(path: Path, questions: Sequence[Question]) -> None:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Line number, ``file:line`` and content of every line that is not blank."""
+    """Line number, ``file, line N`` and content of every line that is not blank."""
     if not path.is_file():
         raise InputError(f"{path}: no such file", way_out="give the path of a .jsonl file")
     try:
@@ -99,7 +98,7 @@ def _objects(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
         if not content.strip():
             continue
         found += 1
-        where = f"{path}:{line}"
+        where = f"{path}, line {line}"
         try:
             data = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeated_keys)
         except json.JSONDecodeError as error:
@@ -130,13 +129,12 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _question(data: dict[str, Any], where: str, *, require_answer: bool) -> Question:
     fields = _article_fields(data, where) if _is_article_form(data) else dict(data)
-    if isinstance(fields.get("id"), int) and not isinstance(fields["id"], bool):
-        fields["id"] = str(fields["id"])
+    fields = _with_text_id(fields)
     _drop_unknown(fields, where)
     if require_answer and fields.get("answer") is None:
         raise InputError(f"{where}: field 'answer' is missing", way_out=_QUESTION_HELP)
     question = _validated(Question, fields, where)
-    _check_id(question.id, where)
+    _check_id(question.id, where, spaces=True)
     if not question.question.strip():
         raise InputError(f"{where}: field 'question' is empty")
     if len(question.options) < 2:
@@ -154,6 +152,13 @@ def _question(data: dict[str, Any], where: str, *, require_answer: bool) -> Ques
                 way_out="write file stem, #p and page number from 1, as in PMC5502154#p6",
             )
     return question
+
+
+def _with_text_id(fields: dict[str, Any]) -> dict[str, Any]:
+    """Numbers are common as ids; they mean their digits."""
+    identifier = fields.get("id")
+    is_number = isinstance(identifier, int) and not isinstance(identifier, bool)
+    return fields | {"id": str(identifier)} if is_number else fields
 
 
 def _is_article_form(data: dict[str, Any]) -> bool:
@@ -193,13 +198,13 @@ def _validated(record: type[_R], fields: dict[str, Any], where: str) -> _R:
         raise InputError(f"{where}: {describe_validation_error(error)}", way_out=_QUESTION_HELP) from None
 
 
-def _check_id(identifier: str, where: str) -> None:
-    # Ids name trace files and TREC lines, so no separator of either may stand in one.
-    if not _ID.fullmatch(identifier) or identifier.startswith("."):
+def _check_id(identifier: str, where: str, *, spaces: bool) -> None:
+    if not 0 < len(identifier) <= 200 or identifier != identifier.strip() or not identifier.isprintable():
         raise InputError(
-            f"{where}: field 'id': {identifier!r} cannot name a file",
-            way_out="use 1 to 200 characters without spaces or slashes, not starting with a dot",
+            f"{where}: field 'id': {identifier!r} is no usable id", way_out="use 1 to 200 printable characters"
         )
+    if not spaces and len(identifier.split()) > 1:
+        raise InputError(f"{where}: field 'id': {identifier!r} holds a space, which TREC run files cannot hold")
 
 
 def _refuse_repeat(seen: dict[str, int], identifier: str, line: int, where: str) -> None:

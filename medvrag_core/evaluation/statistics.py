@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from pydantic import Field
@@ -16,6 +17,7 @@ from medvrag_core.settings import EvaluationSettings
 __all__ = [
     "PairedComparison",
     "compare_arms",
+    "compare_sequence",
     "detectable_difference",
     "holm",
     "mcnemar",
@@ -87,6 +89,13 @@ def compare_arms(a: Sequence[Trace], b: Sequence[Trace], settings: EvaluationSet
         discordance=(won + lost) / n,
         detectable=detectable_difference(n, (won + lost) / n, alpha=1 - settings.confidence),
     )
+
+
+def compare_sequence(arms: Mapping[str, Sequence[Trace]], settings: EvaluationSettings) -> list[PairedComparison]:
+    """Each arm against the one before it, then the last against the first (the paper's Table 1 read downwards)."""
+    ordered = list(arms.values())
+    steps = [compare_arms(a, b, settings) for a, b in pairwise(ordered)]
+    return [*steps, compare_arms(ordered[0], ordered[-1], settings)] if len(ordered) > 2 else steps
 
 
 def _require_same_questions(a: Sequence[Trace], b: Sequence[Trace]) -> None:

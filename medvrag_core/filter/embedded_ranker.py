@@ -15,7 +15,7 @@ class EmbeddedRanker(ShardRanker):
     """BM25 of the query over the summaries, added to the Stage-1 score, both standardized.
 
     A summary is a lossy stand-in for its page, so the Stage-1 score keeps ``stage1_weight`` of the
-    say; the measured effect of the weight is in chapter 03.
+    say; chapter 03 measures what the weight does.
     """
 
     def __init__(self, stage1_weight: float = 0.7) -> None:

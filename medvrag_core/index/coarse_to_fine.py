@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,22 @@ from medvrag_core.settings import IndexSettings
 
 _FLAT_BELOW = 50_000
 _HNSW_LINKS = 32
+
+
+@dataclass(frozen=True)
+class ShortlistScores:
+    """Both scores of every page that the ANN reached for one query.
+
+    Attributes
+    ----------
+    page_ids : shape (P,), best coarse score first
+    coarse : float32, shape (P,), mean over query tokens of the best centroid
+    exact : float32, shape (P,), S(q, p)
+    """
+
+    page_ids: tuple[str, ...]
+    coarse: NDArray[np.float32]
+    exact: NDArray[np.float32]
 
 
 class CoarseToFineIndex(PageIndex):
@@ -66,15 +83,11 @@ class CoarseToFineIndex(PageIndex):
         """
         check_query(query, self.vectors.shape[1])
         clock = [time.perf_counter()]
-        neighbors = min(self.settings.ann_neighbors, len(self.centroids))
-        _, found = self.ann.search(np.ascontiguousarray(query, dtype=np.float32), neighbors)
-        touched = np.unique(self.page_of_centroid[found[found >= 0]])
+        touched = self._touched(query)
         clock.append(time.perf_counter())
-        coarse = one_way_score_pages(query, *gather_pages(self.centroids, self.centroid_offsets, touched))
-        order = np.lexsort((self.page_ids[touched], -coarse))[: self.settings.shortlist]
-        shortlist = np.sort(touched[order])
+        shortlist = np.sort(self._coarse_order(query, touched)[0][: self.settings.shortlist])
         clock.append(time.perf_counter())
-        exact = score_pages(query, *gather_pages(self.vectors, self.offsets, shortlist))
+        exact = self._exact(query, shortlist)
         hits = ranked_hits(self.page_ids[shortlist], exact, k)
         clock.append(time.perf_counter())
         steps = ("ann", "coarse", "exact")
@@ -82,6 +95,28 @@ class CoarseToFineIndex(PageIndex):
             hits=hits,
             times=tuple(StageTime(step=s, seconds=b - a) for s, a, b in zip(steps, clock, clock[1:], strict=False)),
         )
+
+    def explain(self, query: NDArray[np.float32]) -> ShortlistScores:
+        """Coarse and exact scores side by side, for figures; not the fast path."""
+        check_query(query, self.vectors.shape[1])
+        order, coarse = self._coarse_order(query, self._touched(query))
+        return ShortlistScores(tuple(map(str, self.page_ids[order])), coarse, self._exact(query, order))
+
+    def _touched(self, query: NDArray[np.float32]) -> NDArray[np.int64]:
+        neighbors = min(self.settings.ann_neighbors, len(self.centroids))
+        _, found = self.ann.search(np.ascontiguousarray(query, dtype=np.float32), neighbors)
+        pages: NDArray[np.int64] = np.unique(self.page_of_centroid[found[found >= 0]])
+        return pages
+
+    def _coarse_order(
+        self, query: NDArray[np.float32], pages: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        coarse = one_way_score_pages(query, *gather_pages(self.centroids, self.centroid_offsets, pages))
+        order = np.lexsort((self.page_ids[pages], -coarse))
+        return pages[order], coarse[order]
+
+    def _exact(self, query: NDArray[np.float32], pages: NDArray[np.int64]) -> NDArray[np.float32]:
+        return score_pages(query, *gather_pages(self.vectors, self.offsets, pages))
 
 
 def all_centroids(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal
 
-from medvrag_core.records import EvidenceItem, MemoryBank
+from medvrag_core.records import MemoryBank, ReaderInput
 
-PassageKind = Literal["sentence", "row", "caption", "reference", "finding"]
+PassageKind = Literal["sentence", "row", "caption", "reference", "summary", "finding"]
 
 _TOKEN = re.compile(r"\d+(?:[.,·]\d+)*|[^\W\d_]+\d*[^\W\d_]*|%")
 _THOUSANDS = re.compile(r"(?<=\d)[ \u2009\u202f](?=\d{3}(?!\d))")
@@ -29,16 +29,15 @@ _REFERENCE = re.compile(
     r"(?:19|20)\d\d;\s*\d+|\bdoi\s*[:.]|doi\.org/|\b\d+\s*\(\d+\)\s*:\s*e?\d+|\bpp\.\s*\d|\bvol\.\s*\d", re.IGNORECASE
 )
 _WORDS_PER_REFERENCE = 60
+_ROUND = re.compile(r"^\s*\[Round \d+\]\s*", re.IGNORECASE)
+_SOURCE = re.compile(r"\s*\(page ([^\s()]{1,120})\)\s*$")
 _CELL_WORDS = 6
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_NUMBER_WORDS = {
-    word: str(number)
-    for number, word in enumerate(
-        "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-        "eighteen nineteen twenty".split(),
-        2,
-    )
-}
+_NUMBERS = (
+    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
+    "nineteen twenty"
+)
+_NUMBER_WORDS = {word: str(number) for number, word in enumerate(_NUMBERS.split(), 2)}
 _ROW_BREAK = re.compile(r" \| |\t")
 
 
@@ -76,20 +75,37 @@ def tokenize(text: str) -> list[str]:
     return [_normalized(token) for token in _TOKEN.findall(_THOUSANDS.sub("", folded))]
 
 
-def split_items(items: Sequence[EvidenceItem]) -> list[Passage]:
-    """Passages of all items, page by page in the order given."""
-    return [passage for item in items for passage in split_text(item.text, item.page_id)]
+def evidence_passages(given: ReaderInput) -> list[Passage]:
+    """All that one round shows, as passages: pages, summaries of pages not shown, findings of the memory bank."""
+    shown = {item.page_id for item in given.evidence}
+    out = [passage for item in given.evidence for passage in split_text(item.text, item.page_id)]
+    for summary in given.summaries:
+        if summary.page_id not in shown:
+            out.extend(replace(p, kind="summary") for p in split_text(summary.text, summary.page_id))
+    return out + bank_passages(given.bank)
 
 
 def bank_passages(bank: MemoryBank) -> list[Passage]:
-    """Findings of earlier rounds as passages, each on a page of its own so that none lends another its words."""
-    return [
-        _passage(f"bank#{number}", "finding", re.sub(r"^\[Round \d+\]\s*", "", text), "", 0)
-        for number, text in enumerate(bank.key_findings, 1)
-    ]
+    """Findings of earlier rounds; each keeps the page id that it ends with.
+
+    >>> bank = MemoryBank(iteration=1, key_findings=("[Round 1] Screen at 5 years (page PMC1#p3)",))
+    >>> [(p.page_id, p.text) for p in bank_passages(bank)]
+    [('PMC1#p3', 'Screen at 5 years')]
+    """
+    out = []
+    for number, finding in enumerate(bank.key_findings, 1):
+        text = _ROUND.sub("", finding)
+        source = _SOURCE.search(text)
+        page_id = source.group(1) if source else "memory bank"
+        # Orders far apart: findings are not neighbors, so none lends another its words.
+        out.append(
+            _passage(page_id, "finding", text[: source.start()] if source else text, "", 1_000_000 + 100 * number)
+        )
+    return out
 
 
-def split_text(text: str, page_id: str) -> list[Passage]:
+@lru_cache(maxsize=512)
+def split_text(text: str, page_id: str) -> tuple[Passage, ...]:
     """Passages of one page, in reading order.
 
     Parameters
@@ -119,7 +135,7 @@ def split_text(text: str, page_id: str) -> list[Passage]:
             listed = len(_REFERENCE.findall(prose)) * _WORDS_PER_REFERENCE > len(prose.split())
             for sentence in _sentences(prose):
                 add("reference" if listed or _REFERENCE.search(sentence) else "sentence", sentence)
-    return out
+    return tuple(out)
 
 
 def _passage(page_id: str, kind: PassageKind, text: str, context: str, order: int) -> Passage:

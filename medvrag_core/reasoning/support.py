@@ -1,111 +1,112 @@
-"""How well each option of a question is supported by passages: the solver behind the embedded readers.
+"""How well passages support each option of a question: the solver behind the embedded readers.
 
-The classic information-retrieval solver: an option is as good as the passage that holds both what sets the
-option apart and what the question asks about, close together.
+The classic information-retrieval solver: an option is as good as the one passage that holds both what sets
+the option apart and what the question asks about, close together.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from medvrag_core.reasoning.passages import Passage, tokenize
+from medvrag_core.reasoning.passages import Passage, PassageKind, tokenize
 
-# Words that carry the form of a question and not its subject.
+# Words that carry the form of a question and not its subject (English, Portuguese, Spanish).
 QUESTION_WORDS = frozenset(
     tokenize(
-        "a an and are as at be been but by did do does for from had has have how if in into is it its many most much of "
-        "on one or such than that the their then there these they this those to was were what when where which while "
-        "who whom whose why will with according find found following same best likely did "
+        "a an and are as at be been but by did do does for from had has have how if in into is it its many most much "
+        "of on one or such than that the their then there these they this those to was were what when where which "
+        "while who whom whose why will with according find found following same best likely "
         "o os as um uma de do da dos das em no na nos nas que qual quais foi por para com e el la los las del se y en"
     )
 )
-KIND_WEIGHT = {"reference": 0.25}
-TEMPERATURE = 0.12
-_NEAR = 8.0
+# Titles in a list of references hold many names and years and state nothing; summaries are cut from pages.
+KIND_WEIGHT: Mapping[PassageKind, float] = {"reference": 0.25, "summary": 0.8}
+
+# Share of a question word's weight by where it stands, measured on the even questions of the page set.
+_PLAIN, _NEAR_TOKENS, _BEHIND = 0.75, 20.0, 1.5
+_CONTEXT, _NEXT, _CLOSE, _PAGE, _ARTICLE = 0.6, 0.4, 0.3, 0.2, 0.12
+_FLOOR = 0.05
 
 
 @dataclass(frozen=True)
 class Support:
-    """Support of one option: a score >= 0 and the passage that gives most of it (None: no passage does)."""
+    """Support of one option: a score from 0 to about 1 and the passage that gives it (None: no passage does)."""
 
-    label: str
-    score: float
-    passage: Passage | None
+    score: float = 0.0
+    passage: Passage | None = None
 
 
 class PassageIndex:
-    """Passages with the statistics that scoring needs.
+    """Passages with the word statistics that scoring needs.
 
     Parameters
     ----------
-    passages : in reading order within a page
+    passages : those of one page together and in reading order
     """
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages = list(passages)
-        self._sets = [frozenset(p.tokens) for p in self.passages]
-        self._frequency = Counter(t for p, s in zip(self.passages, self._sets, strict=True) for t in s)
+        self.words = [frozenset(p.tokens) for p in self.passages]
         self._postings: dict[str, list[int]] = defaultdict(list)
-        for number, tokens in enumerate(self._sets):
-            for token in tokens:
-                self._postings[token].append(number)
         self._by_page: dict[str, set[str]] = defaultdict(set)
         self._by_article: dict[str, set[str]] = defaultdict(set)
-        for passage, tokens in zip(self.passages, self._sets, strict=True):
-            self._by_page[passage.page_id] |= tokens | passage.context_tokens
-            self._by_article[article_of(passage.page_id)] |= tokens
+        for number, (passage, words) in enumerate(zip(self.passages, self.words, strict=True)):
+            for word in words:
+                self._postings[word].append(number)
+            self._by_page[passage.page_id] |= words | passage.context_tokens
+            self._by_article[article_of(passage.page_id)] |= words
 
-    def idf(self, token: str) -> float:
-        """Inverse document frequency over the passages; tokens not seen weigh most."""
-        n = self._frequency[token]
+    def seen(self, word: str) -> bool:
+        """Whether any passage holds the word."""
+        return word in self._postings
+
+    def idf(self, word: str) -> float:
+        """Inverse document frequency over the passages; words not seen weigh most."""
+        n = len(self._postings.get(word, ()))
         return math.log(1.0 + (len(self.passages) - n + 0.5) / (n + 0.5))
 
-    def seen(self, token: str) -> bool:
-        """Whether any passage holds the token."""
-        return self._frequency[token] > 0
+    def with_any(self, words: Iterable[str]) -> list[int]:
+        """Numbers of the passages that hold at least one of the words, ascending."""
+        return sorted({number for word in words for number in self._postings.get(word, ())})
 
-    def with_any(self, tokens: Iterable[str]) -> list[int]:
-        """Numbers of the passages that hold at least one of the tokens, ascending."""
-        return sorted({number for token in tokens for number in self._postings.get(token, ())})
-
-    def relevance(self, number: int, weights: Mapping[str, float], anchors: Sequence[int] = ()) -> float:
+    def relevance(self, number: int, weights: Mapping[str, float], span: tuple[int, int] | None = None) -> float:
         """Share of the question's weight that a passage and its surroundings hold, 0 to 1.
 
-        A word counts fully near an anchor (position of an option word), less elsewhere in the passage, less in
-        its caption or heads, its neighbors, its page, its article.
+        A word counts most beside ``span`` (first and last token of the option), in front of it more than
+        behind; less in the caption or heads of the passage, in its neighbors, on its page, in its article.
         """
         total = sum(weights.values())
         if not total:
             return 0.0
         passage = self.passages[number]
-        near = self._sets[number]
-        around: set[str] = set()
-        wide: set[str] = set()
-        for step in (-1, 1, -2, 2, -3, 3):
-            other = number + step
-            if 0 <= other < len(self.passages) and self.passages[other].page_id == passage.page_id:
-                (around if abs(step) == 1 else wide).update(self._sets[other])
-        page, article = self._by_page[passage.page_id], self._by_article[article_of(passage.page_id)]
+        places = (
+            (passage.context_tokens, _CONTEXT),
+            (self._around(number, (-1, 1)), _NEXT),
+            (self._around(number, (-3, -2, 2, 3)), _CLOSE),
+            (self._by_page[passage.page_id], _PAGE),
+            (self._by_article[article_of(passage.page_id)], _ARTICLE),
+        )
         held = 0.0
-        for token, weight in weights.items():
-            if token in near:
-                gap = min((abs(a - p) for p, t in enumerate(passage.tokens) if t == token for a in anchors), default=0)
-                held += weight * (0.6 + 0.4 * math.exp(-gap / _NEAR))
-            elif token in passage.context_tokens:
-                held += weight * 0.6
-            elif token in around:
-                held += weight * 0.4
-            elif token in wide:
-                held += weight * 0.3
-            elif token in page:
-                held += weight * 0.2
-            elif token in article:
-                held += weight * 0.12
+        for word, weight in weights.items():
+            if word in self.words[number]:
+                gap = _gap(passage.tokens, word, span)
+                held += weight * (_PLAIN + (1.0 - _PLAIN) * math.exp(-gap / _NEAR_TOKENS))
+            else:
+                held += weight * next((share for words, share in places if word in words), 0.0)
         return held / total
+
+    def _around(self, number: int, steps: Iterable[int]) -> set[str]:
+        passage = self.passages[number]
+        found: set[str] = set()
+        for step in steps:
+            if 0 <= number + step < len(self.passages):
+                other = self.passages[number + step]
+                if other.page_id == passage.page_id and other.order == passage.order + step:
+                    found |= self.words[number + step]
+        return found
 
 
 def article_of(page_id: str) -> str:
@@ -120,81 +121,88 @@ def question_weights(index: PassageIndex, question: str) -> dict[str, float]:
 
 
 def option_weights(index: PassageIndex, options: Mapping[str, str]) -> dict[str, dict[str, float]]:
-    """Weights of the words of each option; a word shared with other options tells less apart and weighs less."""
-    words = {label: dict.fromkeys(t for t in tokenize(text) if t not in QUESTION_WORDS) for label, text in options.items()}
+    """Weights of the words of each option; a word that options share tells them less apart and weighs less."""
+    words = {k: dict.fromkeys(t for t in tokenize(text) if t not in QUESTION_WORDS) for k, text in options.items()}
     shared = Counter(t for tokens in words.values() for t in tokens)
     out: dict[str, dict[str, float]] = {}
     for label, tokens in words.items():
-        own = {t: index.idf(t) * (1.0 - (shared[t] - 1) / len(options)) ** 2 for t in tokens if shared[t] < len(options)}
+        own = {t: index.idf(t) * (1 - (shared[t] - 1) / len(options)) ** 2 for t in tokens if shared[t] < len(options)}
         out[label] = own or {t: index.idf(t) for t in tokens or tokenize(options[label])}
     return out
 
 
-def option_support(index: PassageIndex, question: str, options: Mapping[str, str]) -> list[Support]:
+def option_support(index: PassageIndex, question: str, options: Mapping[str, str]) -> dict[str, Support]:
     """Support of every option, in the order of the options."""
     asked = question_weights(index, question)
-    return [
-        _best(index, label, own, asked, options[label]) for label, own in option_weights(index, options).items()
-    ]
+    return {label: _best(index, own, asked) for label, own in option_weights(index, options).items()}
 
 
-def _best(index: PassageIndex, label: str, own: dict[str, float], asked: dict[str, float], text: str) -> Support:
+def _best(index: PassageIndex, own: dict[str, float], asked: dict[str, float]) -> Support:
     total = sum(own.values())
     if not total:
-        return Support(label, 0.0, None)
+        return Support()
     subject = {t: w for t, w in asked.items() if t not in own} or asked
-    phrase = [t for t in tokenize(text) if t in own]
-    found: list[tuple[float, int]] = []
+    best = Support()
     for number in index.with_any(own):
         passage = index.passages[number]
-        positions = [i for i, t in enumerate(passage.tokens) if t in own]
-        cover = sum(w for t, w in own.items() if t in index._sets[number]) / total
-        anchors = _tightest(passage.tokens, positions, own)
-        if len(phrase) > 1 and anchors:
-            spread = (anchors[-1] - anchors[0] + 1) / max(1, len(set(phrase)))
-            cover *= 1.0 if spread <= 2 else max(0.5, 2.0 / spread)
-        score = cover**2 * (0.05 + index.relevance(number, subject, anchors)) * KIND_WEIGHT.get(passage.kind, 1.0)
-        found.append((score, number))
-    if not found:
-        return Support(label, 0.0, None)
-    found.sort(key=lambda pair: (-pair[0], pair[1]))
-    score = found[0][0] + 0.15 * sum(s / rank for rank, (s, _) in enumerate(found[1:4], 2))
-    return Support(label, score, index.passages[found[0][1]])
-
-
-def _tightest(tokens: Sequence[str], positions: list[int], own: Mapping[str, float]) -> list[int]:
-    """Positions of the shortest stretch that holds all the own words this passage has."""
-    need = len({tokens[p] for p in positions})
-    best: list[int] = []
-    for start in range(len(positions)):
-        seen: set[str] = set()
-        for stop in range(start, len(positions)):
-            seen.add(tokens[positions[stop]])
-            if len(seen) == need:
-                if not best or positions[stop] - positions[start] < best[-1] - best[0]:
-                    best = positions[start : stop + 1]
-                break
+        span = _tightest(passage.tokens, own)
+        held = [t for t in own if t in index.words[number]]
+        spread = (span[1] - span[0] + 1) / len(held)
+        cover = sum(own[t] for t in held) / total * (1.0 if spread <= 2 else max(0.5, 2.0 / spread))
+        score = cover**2 * (_FLOOR + index.relevance(number, subject, span)) * KIND_WEIGHT.get(passage.kind, 1.0)
+        if score > best.score:
+            best = Support(score, passage)
     return best
 
 
-def probabilities(scores: Sequence[float], temperature: float = TEMPERATURE) -> list[float]:
-    """Softmax of scores.
+def _gap(tokens: Sequence[str], word: str, span: tuple[int, int] | None) -> float:
+    """Tokens between the nearest occurrence of a word and the option; behind the option counts more."""
+    if span is None:
+        return 0.0
+    first, last = span
+    return min(
+        float(first - i) if i < first else 0.0 if i <= last else _BEHIND * (i - last + 1)
+        for i, token in enumerate(tokens)
+        if token == word
+    )
 
-    >>> [round(p, 2) for p in probabilities([0.5, 0.5])]
-    [0.5, 0.5]
+
+def _tightest(tokens: Sequence[str], own: Mapping[str, float]) -> tuple[int, int]:
+    """First and last position of the shortest stretch that holds every own word the passage has."""
+    positions = [i for i, t in enumerate(tokens) if t in own]
+    need = len({tokens[i] for i in positions})
+    best, left = (positions[0], positions[-1]), 0
+    inside: Counter[str] = Counter()
+    for right in positions:
+        inside[tokens[right]] += 1
+        while inside[tokens[positions[left]]] > 1:
+            inside[tokens[positions[left]]] -= 1
+            left += 1
+        if len(inside) == need and right - positions[left] < best[1] - best[0]:
+            best = (positions[left], right)
+    return best
+
+
+def best_passages(index: PassageIndex, question: str, options: Mapping[str, str], characters: int) -> list[Passage]:
+    """Passages most worth showing to a small model, best first, ``characters`` long together at most.
+
+    A passage is worth what it holds of the question, and more where it also holds words of some option.
     """
-    top = max(scores)
-    weights = [math.exp((s - top) / temperature) for s in scores]
-    return [w / sum(weights) for w in weights]
-
-
-_INVERTED = re.compile(r"\b(?:EXCEPT|NOT|LEAST)\b|\b(?:all|each) of the following\b.*\bexcept\b|\bleast likely\b|\bfalse\b")
-
-
-def is_inverted(question: str) -> bool:
-    """Whether the question asks for the option that the evidence does not support.
-
-    >>> is_inverted("Which of these is NOT a sign of sepsis?"), is_inverted("Was it not effective?")
-    (True, False)
-    """
-    return _INVERTED.search(question) is not None
+    asked = question_weights(index, question)
+    owns = [own for own in option_weights(index, options).values() if sum(own.values())]
+    scored = []
+    for number in index.with_any([*asked, *(word for own in owns for word in own)]):
+        held = max(
+            (sum(w for t, w in own.items() if t in index.words[number]) / sum(own.values()) for own in owns), default=0
+        )
+        kind = KIND_WEIGHT.get(index.passages[number].kind, 1.0)
+        scored.append(((0.4 + 0.6 * held) * index.relevance(number, asked) * kind, number))
+    chosen: list[Passage] = []
+    for _, number in sorted(scored, key=lambda pair: (-pair[0], pair[1])):
+        length = len(index.passages[number].text)
+        if length <= characters:
+            chosen.append(index.passages[number])
+            characters -= length
+        if characters < 40:
+            break
+    return chosen

@@ -17,48 +17,63 @@ from pydantic import BaseModel
 from medvrag_core.errors import MismatchError, NotBuiltError
 from medvrag_core.records import Artefact, RunRecord
 from medvrag_core.runs.publish import sha256_of, write_text
-from medvrag_core.settings import differences, fingerprint
+from medvrag_core.settings import Profile, differences, fingerprint
 
 _PACKAGES = ("numpy", "pymupdf", "faiss-cpu", "onnxruntime", "pydantic")
 
 
 class StageDraft:
-    """Collects artefacts and metrics while a stage runs; see :func:`record_stage`."""
+    """A stage that is under way; nothing is published until :meth:`finish`.
 
-    def __init__(self) -> None:
-        self.artefacts: list[Path] = []
-        self.metrics: dict[str, Any] = {}
+    Notebooks begin a stage in one cell and finish it in their last; code uses :func:`record_stage`.
+    """
+
+    def __init__(self, run: Path, stage: str, *, profile: str, settings: BaseModel) -> None:
+        self._run, self._stage, self._profile, self._settings = run, stage, profile, settings
+        self._started, self._clock = datetime.now(UTC), time.perf_counter()
+        self._artefacts: list[Path] = []
+        self._metrics: dict[str, Any] = {}
 
     def add(self, *paths: Path) -> None:
         """Name files that the stage published."""
-        self.artefacts += paths
+        self._artefacts += paths
 
     def measure(self, **metrics: Any) -> None:
         """Store numbers (JSON values) that reports and the book quote."""
-        self.metrics |= metrics
+        self._metrics |= metrics
+
+    def finish(self) -> RunRecord:
+        """Publish ``run/records/<stage>.json`` and return what it holds."""
+        record = RunRecord(
+            run_id=self._run.name,
+            stage=self._stage,
+            profile=self._profile,
+            settings=self._settings.model_dump(mode="json"),
+            fingerprint=fingerprint(self._settings),
+            started=self._started.isoformat(timespec="seconds"),
+            seconds=time.perf_counter() - self._clock,
+            artefacts=tuple(
+                Artefact(name=p.relative_to(self._run).as_posix(), sha256=sha256_of(p), bytes=p.stat().st_size)
+                for p in self._artefacts
+            ),
+            metrics=self._metrics,
+            environment=environment(),
+        )
+        write_text(self._run / "records" / f"{self._stage}.json", record.model_dump_json(indent=1) + "\n")
+        return record
 
 
 @contextmanager
-def record_stage(run: Path, stage: str, *, profile: str, settings: BaseModel, run_id: str = "") -> Iterator[StageDraft]:
-    """Run a stage and publish ``run/records/<stage>.json`` only if the body succeeds."""
-    draft, started, clock = StageDraft(), datetime.now(UTC), time.perf_counter()
+def record_stage(run: Path, stage: str, *, profile: str, settings: BaseModel) -> Iterator[StageDraft]:
+    """Run a stage and publish its record only if the body succeeds."""
+    draft = StageDraft(run, stage, profile=profile, settings=settings)
     yield draft
-    record = RunRecord(
-        run_id=run_id or run.name,
-        stage=stage,
-        profile=profile,
-        settings=settings.model_dump(mode="json"),
-        fingerprint=fingerprint(settings),
-        started=started.isoformat(timespec="seconds"),
-        seconds=time.perf_counter() - clock,
-        artefacts=tuple(
-            Artefact(name=p.relative_to(run).as_posix(), sha256=sha256_of(p), bytes=p.stat().st_size)
-            for p in draft.artefacts
-        ),
-        metrics=draft.metrics,
-        environment=environment(),
-    )
-    write_text(run / "records" / f"{stage}.json", record.model_dump_json(indent=1))
+    draft.finish()
+
+
+def begin_stage(run: Path, stage: str, profile: Profile) -> StageDraft:
+    """Start the stage of a notebook; its last cell calls ``finish()`` on what this returns."""
+    return StageDraft(run, stage, profile=profile.name, settings=profile)
 
 
 def read_stage(run: Path, stage: str, *, made_by: str) -> RunRecord:

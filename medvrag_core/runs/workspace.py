@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from medvrag_core.errors import InputError
+
 
 @dataclass(frozen=True)
 class Workspace:
@@ -48,3 +50,25 @@ class Workspace:
     def traces(self, name: str) -> Path:
         """One JSON trace a question."""
         return self.system(name) / "traces"
+
+
+def project_root(start: Path | None = None) -> Path:
+    """The checkout that holds ``start`` (or the working directory): the nearest folder with ``notebooks`` in it.
+
+    Raises InputError outside of a checkout.
+    """
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "notebooks").is_dir() and (folder / "pyproject.toml").is_file():
+            return folder
+    raise InputError(f"{here}: not inside a checkout of this project", way_out="start from the repository")
+
+
+def open_run(run_id: str) -> Workspace:
+    """The run ``runs/<run_id>`` of this checkout, whether it exists yet or not.
+
+    Notebooks start in ``notebooks/`` under JupyterLab and at the root under papermill; both find the same run.
+    """
+    if not run_id or run_id in {".", ".."} or "/" in run_id or "\\" in run_id:
+        raise InputError(f"run id '{run_id}' is not a plain name", way_out="use letters, digits, '-' and '_'")
+    return Workspace(project_root() / "runs" / run_id)

@@ -92,7 +92,7 @@ class Resources:
     def ranker(self) -> ShardRanker:
         """The ranker that the filter drives."""
         if self.profile.filter.ranker == "embedded":
-            return EmbeddedRanker()
+            return EmbeddedRanker(self.profile.filter.stage1_weight)
         from medvrag_core.filter.llm_ranker import LlmRanker
         from medvrag_core.models.openai_client import OpenAIChat
 

@@ -10,7 +10,7 @@ from medvrag_core.errors import InputError
 from medvrag_core.filter.base import Candidate
 from medvrag_core.filter.mapreduce import MapReduceFilter
 from medvrag_core.index.fusion import reciprocal_rank_fusion
-from medvrag_core.records import Hit, Query
+from medvrag_core.records import FilterDecision, Hit, Query
 from medvrag_core.systems.resources import Resources
 
 Retriever = Callable[[Resources, str, int], tuple[Hit, ...]]
@@ -40,13 +40,19 @@ def hybrid(resources: Resources, text: str, k: int) -> tuple[Hit, ...]:
 
 def filtered(resources: Resources, text: str, k: int) -> tuple[Hit, ...]:
     """Stage 1 followed by the Stage-2 filter; at most N2 pages, scored by 1 / rank."""
+    kept = filter_decision(resources, text).kept[:k]
+    return tuple(Hit(page_id=page_id, score=1.0 / rank, rank=rank) for rank, page_id in enumerate(kept, start=1))
+
+
+def filter_decision(resources: Resources, text: str, **overrides: int) -> FilterDecision:
+    """What the filter makes of the Stage-1 candidates of a query; ``overrides`` are fields of FilterSettings."""
     hits = stage1(resources, text, resources.profile.index.candidates)
     summaries = resources.store.summaries
     candidates = [
         Candidate(page_id=h.page_id, summary=summaries[h.page_id].text, rank=h.rank, score=h.score) for h in hits
     ]
-    kept = MapReduceFilter(resources.ranker, resources.profile.filter).select(text, candidates).kept[:k]
-    return tuple(Hit(page_id=page_id, score=1.0 / rank, rank=rank) for rank, page_id in enumerate(kept, start=1))
+    settings = resources.profile.filter.model_copy(update=overrides)
+    return MapReduceFilter(resources.ranker, settings).select(text, candidates)
 
 
 RETRIEVERS: dict[str, Retriever] = {f.__name__: f for f in (stage1, exact, bm25, hybrid, filtered)}

@@ -1,0 +1,92 @@
+"""SmolLM2-135M as a reader: it scores the texts of the options after the best passages (profile ``cpu-llm``).
+
+A baseline, labelled so: the model is small and not a medical one. Passages are picked as the evidence reader does,
+only the choice among options is the model's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from medvrag_core.models.local_server import MODEL, LocalServer, OptionScorer
+from medvrag_core.models.openai_client import digest
+from medvrag_core.models.reply_text import neutral
+from medvrag_core.reasoning.evidence_reader import reply_text
+from medvrag_core.reasoning.judge import Judgement, judge, softmax
+from medvrag_core.reasoning.passages import evidence_passages
+from medvrag_core.reasoning.reader import Reader
+from medvrag_core.reasoning.support import PassageIndex, best_passages
+from medvrag_core.records import ReaderInput, ReaderReply
+from medvrag_core.settings import ReaderSettings
+
+VERSION = "likelihood-1"
+CONTEXT_CHARACTERS = 2_100  # about 600 tokens, which one CPU thread reads in a few seconds
+TEMPERATURE = 3.0
+
+
+class LikelihoodReader(Reader):
+    """Chooses the option whose text the model finds likeliest after the evidence.
+
+    Parameters
+    ----------
+    settings : ``margin`` is the lead in probability that the best option needs before the last round
+    scorer : a scorer over a running server; by default SmolLM2 is started with the first question
+    """
+
+    name = "likelihood"
+
+    def __init__(self, settings: ReaderSettings, scorer: OptionScorer | None = None) -> None:
+        self.settings = settings
+        self._scorer = scorer
+        self._server: LocalServer | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the version, the model and the margin."""
+        return digest(VERSION, MODEL, str(CONTEXT_CHARACTERS), str(TEMPERATURE), str(self.settings.margin))
+
+    def read(self, given: ReaderInput) -> ReaderReply:
+        """Answer or ask, in the production format.
+
+        Raises
+        ------
+        ModelError
+            The server failed.
+        MedvragError
+            The extra ``local`` is not installed.
+        """
+        options = given.question.options
+        scores = self._open().score(scoring_prompt(given), [f" {neutral(text)}" for text in options.values()])
+        found = judge(given)
+        by_label = dict(zip(options, scores, strict=True))
+        judgement: Judgement = replace(
+            found,
+            ranking=tuple(sorted(options, key=lambda label: -by_label[label])),
+            probability=softmax(by_label, TEMPERATURE),
+            basis="likeliest to the language model",
+        )
+        return ReaderReply(text=reply_text(given, judgement, self.settings.margin), model=MODEL)
+
+    def close(self) -> None:
+        """Stop the server if this reader started it."""
+        if self._server is not None:
+            if self._scorer is not None:
+                self._scorer.close()
+            self._server.close()
+            self._server = self._scorer = None
+
+    def _open(self) -> OptionScorer:
+        if self._scorer is None:
+            self._server = LocalServer()
+            self._scorer = OptionScorer(self._server.root)
+        return self._scorer
+
+
+def scoring_prompt(given: ReaderInput) -> str:
+    """The text before the option: best passages in order of merit reversed, so the best stands next to the question."""
+    question = neutral(given.question.question)
+    index = PassageIndex(evidence_passages(given))
+    chosen = best_passages(index, given.question.question, given.question.options, CONTEXT_CHARACTERS)
+    lines = [neutral(f"{p.context} {p.text}" if p.kind == "row" else p.text, 500) for p in reversed(chosen)]
+    evidence = "\n".join(lines)
+    return f"{evidence}\n\nQuestion: {question}\nAnswer:" if evidence else f"Question: {question}\nAnswer:"

@@ -1,0 +1,1 @@
+"""The published book: run the chapters, judge each one, render what passed."""

@@ -1,0 +1,172 @@
+"""HTML tables of the book; every cell is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from medvrag_core.evaluation.claims import Claim
+from medvrag_core.evaluation.latency import LatencyRow
+from medvrag_core.evaluation.proportions import holm
+from medvrag_core.evaluation.retrieval import RetrievalReport
+from medvrag_core.evaluation.scoring import AccuracyReport
+from medvrag_core.evaluation.statistics import PairedComparison
+from medvrag_core.evaluation.taxonomy import ErrorTaxonomy
+from medvrag_core.views.figures import ERROR_LABELS
+from medvrag_core.views.markup import escape
+
+
+class HtmlTable:
+    """A table of plain values with a caption; numbers stand right, text left.
+
+    >>> HtmlTable(["name", "n"], [["<arm>", 3]]).html.count("&lt;arm&gt;")
+    1
+    """
+
+    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, caption: str = "") -> None:
+        self.columns = tuple(columns)
+        self.rows = tuple(tuple(row) for row in rows)
+        self.caption = caption
+
+    @property
+    def html(self) -> str:
+        """The whole ``<table>`` element."""
+        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in self.columns)
+        body = "".join(f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in self.rows)
+        caption = (
+            f'<caption style="caption-side:top;text-align:left">{escape(self.caption)}</caption>'
+            if self.caption
+            else ""
+        )
+        return f'<table class="medvrag-table">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+def arms_table(reports: Sequence[AccuracyReport], *, caption: str = "") -> HtmlTable:
+    """Accuracy, interval, unparsed and error rates by arm; incomplete arms are marked."""
+    rows = [
+        [
+            r.system,
+            Number(f"{r.correct} of {r.n}"),
+            Number(_percent(r.accuracy)),
+            Number(f"[{_percent(r.low)}, {_percent(r.high)}]"),
+            Number(_percent(r.unparsed_rate)),
+            Number(_percent(r.error_rate)),
+            "yes" if r.complete else f"no ({r.n} of {r.expected} questions, {r.errors} errors)",
+        ]
+        for r in reports
+    ]
+    return HtmlTable(
+        ["arm", "right", "accuracy", "95% interval", "unparsed", "errors", "complete"], rows, caption=caption
+    )
+
+
+def comparisons_table(comparisons: Sequence[PairedComparison], *, caption: str = "") -> HtmlTable:
+    """Paired tests with Holm-adjusted p-values over the rows of this table."""
+    adjusted = holm([c.p_value for c in comparisons])
+    rows = [
+        [
+            f"{c.b} over {c.a}",
+            Number(str(c.n)),
+            Number(f"{c.won} / {c.lost}"),
+            Number(f"{c.difference:+.1f}"),
+            Number(f"[{c.low:+.1f}, {c.high:+.1f}]"),
+            Number(_p(c.p_value)),
+            Number(_p(p)),
+            Number("–" if c.detectable is None else f"{c.detectable:.1f}"),
+        ]
+        for c, p in zip(comparisons, adjusted, strict=True)
+    ]
+    columns = ["comparison", "n", "won / lost", "points", "95% interval", "exact p", "Holm p", "detectable points"]
+    return HtmlTable(columns, rows, caption=caption)
+
+
+def latency_table(rows: Sequence[LatencyRow], *, caption: str = "") -> HtmlTable:
+    """Median and spread by step beside the paper's Table 2; a dash where nothing was timed or printed."""
+    cells = [
+        [
+            r.label,
+            Number(str(r.n)),
+            Number(seconds(r.median)),
+            Number("–" if r.p25 is None else f"{seconds(r.p25)} to {seconds(r.p75)}"),
+            Number("–" if r.p10 is None else f"{seconds(r.p10)} to {seconds(r.p90)}"),
+            Number(seconds(r.paper)),
+        ]
+        for r in rows
+    ]
+    columns = ["step", "n", "median", "p25 to p75", "p10 to p90", "paper (mean, 4 x A100)"]
+    return HtmlTable(columns, cells, caption=caption)
+
+
+def retrieval_table(reports: dict[str, RetrievalReport], *, caption: str = "") -> HtmlTable:
+    """Recall at each cut-off, nDCG@10 and MRR by retriever; cut-offs of the first report."""
+    ks = sorted(next(iter(reports.values())).recall) if reports else []
+    rows = [
+        [
+            name,
+            Number(str(r.n)),
+            *(Number(f"{r.recall[k]:.3f}" if k in r.recall else "–") for k in ks),
+            Number(f"{r.ndcg_at_10:.3f}"),
+            Number(f"{r.mrr:.3f}"),
+        ]
+        for name, r in reports.items()
+    ]
+    columns = ["retriever", "questions", *(f"recall@{k}" for k in ks), "nDCG@10", "MRR"]
+    return HtmlTable(columns, rows, caption=caption)
+
+
+def taxonomy_table(taxonomy: ErrorTaxonomy, *, caption: str = "") -> HtmlTable:
+    """Error classes with counts, shares and intervals."""
+    rows = [
+        [
+            ERROR_LABELS[r.error_class],
+            Number(str(r.count)),
+            Number(_percent(r.share)),
+            Number(f"[{_percent(r.low)}, {_percent(r.high)}]"),
+        ]
+        for r in taxonomy.rows
+    ]
+    columns = ["class", "count", f"share of {taxonomy.wrong} wrong", "95% interval"]
+    return HtmlTable(columns, rows, caption=caption)
+
+
+def claims_table(claims: Sequence[Claim], *, caption: str = "") -> HtmlTable:
+    """Every claim of the paper with chapter, command and status."""
+    rows = [[c.where, c.what, c.paper, c.chapter, Code(c.command), c.status, c.note] for c in claims]
+    return HtmlTable(["where", "what", "paper", "chapter", "command", "status", "note"], rows, caption=caption)
+
+
+class Number(str):
+    """A formatted number; set right-aligned with figures of equal width."""
+
+
+class Code(str):
+    """A command; set in a fixed-width font."""
+
+
+def seconds(value: float | None) -> str:
+    """Seconds in the unit that reads best; a dash for ``None``.
+
+    >>> seconds(0.0019), seconds(15.93), seconds(None)
+    ('1.9 ms', '15.9 s', '–')
+    """
+    if value is None:
+        return "–"
+    return f"{1000 * value:.3g} ms" if value < 1 else f"{value:.1f} s"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, Number | int | float):
+        return f'<td style="text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap">{escape(value)}</td>'
+    if isinstance(value, Code):
+        return f'<td style="text-align:left"><code>{escape(value)}</code></td>'
+    return f'<td style="text-align:left">{escape(value)}</td>'
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
+
+
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.3f}"

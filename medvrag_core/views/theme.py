@@ -1,0 +1,87 @@
+"""One look for all figures: a color-blind-safe palette, fonts and sizes, for light and dark pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from medvrag_core.views.markup import escape
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, GRAY = (
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#d55e00",
+    "#a8518a",
+    "#56b4e9",
+    "#7a7f87",
+)
+PALETTE = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, GRAY)
+"""Okabe and Ito's colors (purple darkened for contrast); gray is for what is quoted, not measured."""
+
+FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
+HEIGHT = 380
+ROW_HEIGHT = 44
+"""Pixels that one bar or row of a horizontal figure takes."""
+
+
+def template(*, dark: bool = False) -> go.layout.Template:
+    """The plotly template of the book; ``dark`` for a dark page. Backgrounds are plain and opaque."""
+    import plotly.graph_objects as go
+
+    ink, soft, grid, paper = (
+        ("#e6e8eb", "#a9b0b8", "#3a4048", "#181b1f") if dark else ("#1f2328", "#59636e", "#e3e6ea", "#ffffff")
+    )
+    axis = {
+        "gridcolor": grid,
+        "linecolor": soft,
+        "zerolinecolor": soft,
+        "ticks": "outside",
+        "tickcolor": grid,
+        "automargin": True,
+        "title": {"font": {"size": 13, "color": soft}, "standoff": 10},
+    }
+    return go.layout.Template(
+        layout={
+            "font": {"family": FONT, "size": 13, "color": ink},
+            "title": {
+                "font": {"size": 16},
+                "x": 0,
+                "xref": "paper",
+                "xanchor": "left",
+                "yref": "container",
+                "y": 0.96,
+                "yanchor": "top",
+            },
+            "colorway": list(PALETTE),
+            "paper_bgcolor": paper,
+            "plot_bgcolor": paper,
+            "xaxis": axis,
+            "yaxis": axis,
+            "legend": {"orientation": "h", "x": 0, "y": -0.22, "yanchor": "top", "font": {"size": 12}},
+            "margin": {"l": 64, "r": 24, "t": 84, "b": 56},
+            "height": HEIGHT,
+            "hoverlabel": {"font": {"family": FONT, "size": 12}},
+        }
+    )
+
+
+def profile_caption(profile: str) -> str:
+    """What a reader must know about numbers of this profile, as the subtitle of a figure.
+
+    >>> profile_caption("cpu")
+    "profile cpu – tests the machinery, not the paper's claims"
+    """
+    scope = "the paper's models" if profile == "a100" else "tests the machinery, not the paper's claims"
+    return f"profile {profile} – {scope}"
+
+
+def titled(figure: go.Figure, title: str, caption: str = "", *, height: int = HEIGHT, dark: bool = False) -> go.Figure:
+    """Give a figure the book's template, a title and a subtitle; returns the same figure."""
+    subtitle = {"text": escape(caption), "font": {"size": 12}} if caption else {}
+    figure.update_layout(
+        template=template(dark=dark), title={"text": escape(title), "subtitle": subtitle}, height=height
+    )
+    return figure

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from medvrag_core.errors import SettingsError
+from medvrag_core.settings import Profile, differences, fingerprint, load_profile, profile_names
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_shipped_profile_resolves_and_says_what_it_is(name: str) -> None:
+    profile = load_profile(name)
+    assert profile.name == name
+    assert profile.note
+
+
+def test_the_paper_defaults() -> None:
+    profile = load_profile("a100")
+    assert (profile.index.centroids, profile.index.candidates) == (8, 2_000)
+    assert (profile.filter.shard_size, profile.filter.map_keep, profile.filter.keep) == (256, 25, 100)
+    assert (profile.loop.max_rounds, profile.loop.pages_shown, profile.loop.summaries_shown) == (3, 10, 20)
+    assert profile.corpus.dpi == 300
+    assert profile.encoder.query_prefix == "Query: "
+
+
+def write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_misspelt_key_is_refused_with_the_right_one(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"mine.yaml: unknown key 'loop.max_round' \(did you mean 'max_rounds'\?\)"):
+        load_profile(write(tmp_path, "loop: {max_round: 2}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("loop: {max_rounds: 0}", "'loop.max_rounds'"),
+        ("- a", "must be a mapping"),
+        ("a: [", "not valid YAML"),
+        ("extends: nothing", "'nothing' does not exist"),
+        ("encoder: {name: clip}", "'encoder.name'"),
+        ("a: !!python/object/apply:os.system ['true']", "not valid YAML"),
+    ],
+)
+def test_bad_profiles_are_refused_in_words(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        load_profile(write(tmp_path, text))
+
+
+def test_a_profile_that_is_not_there() -> None:
+    with pytest.raises(SettingsError, match="did you mean 'cpu'"):
+        load_profile("cpus")
+    with pytest.raises(SettingsError, match="no such profile file"):
+        load_profile("nowhere.yaml")
+
+
+def test_a_saved_profile_loads_back_unchanged(tmp_path: Path) -> None:
+    import yaml
+
+    profile = load_profile("cpu", {"loop.max_rounds": 2})
+    path = tmp_path / "profile.yaml"
+    path.write_text(yaml.safe_dump(profile.model_dump(mode="json")))
+    assert load_profile(str(path)) == profile
+
+
+def test_any_field_changes_the_fingerprint_and_is_named() -> None:
+    base, changed = load_profile("cpu"), load_profile("cpu", {"index.shortlist": 7})
+    assert fingerprint(base) != fingerprint(changed)
+    assert differences(base.model_dump(), changed.model_dump()) == ["index.shortlist: 4000 -> 7"]
+    assert isinstance(base, Profile)
