@@ -12,7 +12,7 @@ from pydantic import Field
 from medvrag_core.evaluation.retrieval import RetrievalReport, retrieval_report
 from medvrag_core.evaluation.scoring import accuracy_report
 from medvrag_core.evaluation.taxonomy import page_of
-from medvrag_core.records import Record, Round, Trace
+from medvrag_core.records import Record, Trace
 from medvrag_core.runs.publish import write_text
 
 
@@ -61,7 +61,7 @@ def run_report(traces: Sequence[Trace], *, expected: int | None = None) -> RunRe
     gold = {t.question.id: dict.fromkeys(t.question.gold_pages, 1) for t in traces if t.question.gold_pages}
     first = {t.question.id: t.rounds[0] for t in traces if t.rounds}
     stage1 = _retrieval({q: [hit.page_id for hit in r.stage1] for q, r in first.items()}, gold)
-    filtered = _retrieval({q: _kept(r) for q, r in first.items()}, gold)
+    filtered = _retrieval({q: list(r.filter.kept) for q, r in first.items()}, gold)
     seconds = [t.seconds for t in traces]
     counts = Counter(len(t.rounds) for t in traces)
     return RunReport(
@@ -100,7 +100,3 @@ def _retrieval(rankings: dict[str, list[str]], gold: dict[str, dict[str, int]]) 
     # Chunks of one page stand for the page once, at their best place.
     pages = {q: list(dict.fromkeys(page_of(i) for i in ids)) for q, ids in rankings.items()}
     return retrieval_report(pages, gold)
-
-
-def _kept(round_: Round) -> list[str]:
-    return list(round_.filter.kept)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from medvrag_core.errors import MedvragError
-from medvrag_core.models.openai_client import CallError
+from medvrag_core.models.openai_client import CallError, call_errors, open_client
 
 MODEL = "SmolLM2-135M-Instruct"
 _WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -42,7 +42,7 @@ class LocalServer:
     ``with LocalServer() as server: OptionScorer(server.root).score("Water is", [" wet", " dry"])``
     """
 
-    def __init__(self, *, context: int = 2_048, threads: int = 0) -> None:
+    def __init__(self, *, context: int = 4_096, threads: int = 0) -> None:
         weights = weights_path()
         try:
             import xllamacpp
@@ -90,10 +90,8 @@ class OptionScorer:
     """
 
     def __init__(self, root: str, *, timeout_s: float = 120.0) -> None:
-        import httpx
-
-        # Loopback must not go through a proxy that the environment names.
-        self._client = httpx.Client(base_url=root, timeout=timeout_s, trust_env=False)
+        self._root = root
+        self._client = open_client(root, timeout_s)
 
     def score(self, prompt: str, texts: list[str]) -> list[float]:
         """Natural logarithm of P(text | prompt), summed over tokens, for each text.
@@ -146,23 +144,10 @@ class OptionScorer:
         return total
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        import httpx
-
-        try:
-            response = self._client.post(path, json=body)
-            response.raise_for_status()
-            value = response.json()
-        except httpx.TimeoutException:
-            raise CallError("timeout", f"{path}: the local model server did not reply in time") from None
-        except httpx.HTTPStatusError as error:
-            detail = " ".join(error.response.text.split())[:200]
-            raise CallError(f"http_{error.response.status_code}", f"{path}: {detail}") from None
-        except httpx.TransportError as error:
-            raise CallError("transport", f"{path}: the local model server cannot be reached ({error})") from None
-        except ValueError:
-            raise CallError("malformed", f"{path}: the local model server's reply is not JSON") from None
+        with call_errors(self._root + path):
+            value = self._client.post(path, body=body, cast_to=object)
         if not isinstance(value, dict):
-            raise CallError("malformed", f"{path}: the local model server's reply is not an object")
+            raise CallError("malformed", f"{self._root}{path}: the reply is not a JSON object")
         return value
 
 

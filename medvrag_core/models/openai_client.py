@@ -11,10 +11,13 @@ import hashlib
 import io
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
 from medvrag_core.errors import InputError, ModelError, SettingsError
 from medvrag_core.models.base import ChatModel, Message
@@ -22,6 +25,7 @@ from medvrag_core.records import ReaderReply
 from medvrag_core.settings import ModelSettings, fingerprint
 
 if TYPE_CHECKING:
+    import openai
     from openai.types.chat import ChatCompletion
 
 log = logging.getLogger(__name__)
@@ -61,23 +65,13 @@ class OpenAIChat(ChatModel):
     """
 
     def __init__(self, settings: ModelSettings, *, attempts: int = ATTEMPTS, wait_s: float = 1.0) -> None:
-        import httpx
-        import openai
-
         for field in ("base_url", "model"):
             if not getattr(settings, field):
                 raise SettingsError(f"'{field}' of the model is empty", way_out="set it in the profile")
         self.settings = settings
         self.attempts = attempts
         self.wait_s = wait_s
-        self._client = openai.OpenAI(
-            base_url=settings.base_url,
-            api_key=os.environ.get("OPENAI_API_KEY") or "EMPTY",
-            max_retries=0,
-            timeout=httpx.Timeout(settings.timeout_s, connect=min(_CONNECT_SECONDS, settings.timeout_s)),
-            # A server on this computer must not be looked for through a proxy that the environment names.
-            http_client=openai.DefaultHttpxClient(trust_env=httpx.URL(settings.base_url).host not in _LOOPBACK),
-        )
+        self._client = open_client(settings.base_url, settings.timeout_s)
 
     @property
     def fingerprint(self) -> str:
@@ -111,33 +105,51 @@ class OpenAIChat(ChatModel):
         self._client.close()
 
     def _send(self, request: dict[str, Any]) -> ChatCompletion:
-        import openai
-
         retrying = Retrying(
             retry=retry_if_exception(_worth_retrying),
             stop=stop_after_attempt(self.attempts),
-            wait=wait_exponential_jitter(initial=self.wait_s, max=60.0, jitter=self.wait_s),
+            wait=wait_exponential(multiplier=self.wait_s, max=60.0) + wait_random(0.0, self.wait_s),
             before_sleep=lambda state: log.warning(
                 "model call failed, try %d: %s", state.attempt_number, _cause(state)
             ),
             reraise=True,
         )
-        where = self.settings.base_url
-        try:
+        with call_errors(self.settings.base_url):
             reply: ChatCompletion = retrying(self._client.chat.completions.create, **request)
             return reply
-        except openai.APITimeoutError:
-            raise CallError(
-                "timeout", f"{where}: no reply within {self.settings.timeout_s:g} s", way_out="raise 'timeout_s'"
-            ) from None
-        except openai.APIStatusError as error:
-            raise CallError(f"http_{error.status_code}", f"{where}: {_short(error.message)}") from error
-        except openai.APIConnectionError as error:
-            raise CallError(
-                "transport", f"{where}: cannot be reached", way_out="start the server or correct 'base_url'"
-            ) from error
-        except openai.APIError as error:
-            raise CallError("malformed", f"{where}: {_short(error.message)}") from error
+
+
+def open_client(base_url: str, timeout_s: float) -> openai.OpenAI:
+    """A client that does not retry by itself; a server on this computer is never looked for through a proxy."""
+    import openai
+
+    host = urlsplit(base_url).hostname
+    return openai.OpenAI(
+        base_url=base_url,
+        api_key=os.environ.get("OPENAI_API_KEY") or "EMPTY",
+        max_retries=0,
+        timeout=openai.Timeout(timeout_s, connect=min(_CONNECT_SECONDS, timeout_s)),
+        http_client=openai.DefaultHttpxClient(trust_env=host not in _LOOPBACK),
+    )
+
+
+@contextmanager
+def call_errors(where: str) -> Iterator[None]:
+    """Turn every error of the client into a :class:`CallError` that names the server."""
+    import openai
+
+    try:
+        yield
+    except openai.APITimeoutError:
+        raise CallError("timeout", f"{where}: no reply in time", way_out="raise 'timeout_s'") from None
+    except openai.APIStatusError as error:
+        raise CallError(f"http_{error.status_code}", f"{where}: {_short(error.message)}") from error
+    except openai.APIConnectionError as error:
+        raise CallError(
+            "transport", f"{where}: cannot be reached", way_out="start the server or correct 'base_url'"
+        ) from error
+    except (openai.OpenAIError, ValueError) as error:
+        raise CallError("malformed", f"{where}: {_short(str(error))}") from error
 
 
 def read_completion(completion: ChatCompletion, *, thinking: bool) -> ReaderReply:

@@ -15,7 +15,7 @@ from medvrag_core.reasoning.evidence_reader import reply_text
 from medvrag_core.reasoning.judge import Judgement, judge, softmax
 from medvrag_core.reasoning.passages import evidence_passages
 from medvrag_core.reasoning.reader import Reader
-from medvrag_core.reasoning.support import PassageIndex, best_passages
+from medvrag_core.reasoning.support import PassageIndex, best_passages, shown_text
 from medvrag_core.records import ReaderInput, ReaderReply
 from medvrag_core.settings import ReaderSettings
 
@@ -83,10 +83,9 @@ class LikelihoodReader(Reader):
 
 
 def scoring_prompt(given: ReaderInput) -> str:
-    """The text before the option: best passages in order of merit reversed, so the best stands next to the question."""
-    question = neutral(given.question.question)
+    """The text before the option: the best passages, the very best last, then the question."""
+    question = neutral(given.question.question, 3_000)
     index = PassageIndex(evidence_passages(given))
     chosen = best_passages(index, given.question.question, given.question.options, CONTEXT_CHARACTERS)
-    lines = [neutral(f"{p.context} {p.text}" if p.kind == "row" else p.text, 500) for p in reversed(chosen)]
-    evidence = "\n".join(lines)
+    evidence = "\n".join(shown_text(passage) for passage in reversed(chosen))
     return f"{evidence}\n\nQuestion: {question}\nAnswer:" if evidence else f"Question: {question}\nAnswer:"

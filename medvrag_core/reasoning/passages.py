@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
-from medvrag_core.records import MemoryBank, ReaderInput
+from medvrag_core.reasoning.table_rows import CELL_BREAK, split_cells, with_heads
+from medvrag_core.records import MemoryBank, PageLayout, ReaderInput
 
 PassageKind = Literal["sentence", "row", "caption", "reference", "summary", "finding"]
 
@@ -50,7 +51,8 @@ class Passage:
     text : the passage with single spaces
     context : caption, column heads or heading that belong to it, not repeated in ``text``
     order : position on its page, from 0; neighbors in reading order differ by one
-    tokens, context_tokens : normalized by :func:`tokenize`
+    tokens, context_tokens : normalized by :func:`tokenize`; those of a table row hold its column heads, each
+        before its cell
     """
 
     page_id: str
@@ -73,6 +75,21 @@ def tokenize(text: str) -> list[str]:
     folded = unicodedata.normalize("NFKC", text.replace("·", ".")).casefold().replace("\u00ad", "")
     folded = "".join(c for c in unicodedata.normalize("NFD", folded) if not unicodedata.combining(c))
     return [_normalized(token) for token in _TOKEN.findall(_THOUSANDS.sub("", folded))]
+
+
+def layout_text(layout: PageLayout) -> str:
+    """Text of a page that keeps its structure: a blank line between blocks, a table row on one line, cells by ``|``.
+
+    Running heads and feet are left out, and a table counts once, by its rows.
+    """
+    parts: list[str] = []
+    for region in layout.regions:
+        if region.kind in ("table", "margin") or not region.text.strip():
+            continue
+        joins = region.kind == "table_row" and parts and parts[-1].endswith("\0")
+        text = region.text + "\0" if region.kind == "table_row" else region.text
+        parts.append(("\n" if joins else "\n\n" if parts else "") + text)
+    return "".join(parts).replace("\0", "")
 
 
 def evidence_passages(given: ReaderInput) -> list[Passage]:
@@ -117,9 +134,9 @@ def split_text(text: str, page_id: str) -> tuple[Passage, ...]:
     out: list[Passage] = []
     caption = ""
 
-    def add(kind: PassageKind, content: str, context: str = "") -> None:
+    def add(kind: PassageKind, content: str, context: str = "", read: str = "") -> None:
         if tokenize(content):
-            out.append(_passage(page_id, kind, content, context, len(out)))
+            out.append(_passage(page_id, kind, content, context, len(out), read))
 
     for block in _blocks(text):
         if _CAPTION.match(block[0]):
@@ -127,9 +144,9 @@ def split_text(text: str, page_id: str) -> tuple[Passage, ...]:
             for sentence in _sentences(_joined(block)):
                 add("caption", sentence, caption if sentence != caption else "")
         elif _is_table(block):
-            head, rows = _rows(block)
-            for row in rows:
-                add("row", row, f"{caption} {head}".strip())
+            rows = _rows(block)
+            for row, read in zip(rows, with_heads(rows), strict=True):
+                add("row", CELL_BREAK.join(row), caption, read)
         else:
             prose = _joined(block)
             listed = len(_REFERENCE.findall(prose)) * _WORDS_PER_REFERENCE > len(prose.split())
@@ -138,9 +155,9 @@ def split_text(text: str, page_id: str) -> tuple[Passage, ...]:
     return tuple(out)
 
 
-def _passage(page_id: str, kind: PassageKind, text: str, context: str, order: int) -> Passage:
+def _passage(page_id: str, kind: PassageKind, text: str, context: str, order: int, read: str = "") -> Passage:
     text = " ".join(_CONTROL.sub(" ", text).split())
-    return Passage(page_id, kind, text, context, order, tuple(tokenize(text)), frozenset(tokenize(context)))
+    return Passage(page_id, kind, text, context, order, tuple(tokenize(read or text)), frozenset(tokenize(context)))
 
 
 def _normalized(token: str) -> str:
@@ -231,19 +248,17 @@ def _rows_on_lines(block: list[str]) -> bool:
     return 2 * sum(_ROW_BREAK.search(line) is not None for line in block) > len(block)
 
 
-def _rows(block: list[str]) -> tuple[str, list[str]]:
-    """The column heads and the rows. Cells on lines of their own are joined: words after a number open a row."""
+def _rows(block: list[str]) -> list[list[str]]:
+    """Rows as cells. Cells on lines of their own are put together: words after a number open a row."""
     if _rows_on_lines(block):
-        lines = [" ".join(_ROW_BREAK.sub(" | ", line).split()) for line in block]
-        return lines[0], lines
+        return [split_cells(line) for line in block]
     rows: list[list[str]] = [[]]
     for cell in block:
         opens = not re.match(r"^[\W\d]*$", cell) and any(re.match(r"^[<>≤≥~(]*\d", c) for c in rows[-1])
         if opens or len(rows[-1]) >= 12:
             rows.append([])
         rows[-1].append(cell)
-    joined = [" | ".join(row) for row in rows]
-    return joined[0], joined
+    return rows
 
 
 def _sentences(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from medvrag_core.models.reply_text import neutral
 from medvrag_core.reasoning.passages import Passage, PassageKind, tokenize
 
 # Words that carry the form of a question and not its subject (English, Portuguese, Spanish).
@@ -199,10 +200,17 @@ def best_passages(index: PassageIndex, question: str, options: Mapping[str, str]
         scored.append(((0.4 + 0.6 * held) * index.relevance(number, asked) * kind, number))
     chosen: list[Passage] = []
     for _, number in sorted(scored, key=lambda pair: (-pair[0], pair[1])):
-        length = len(index.passages[number].text)
+        length = len(shown_text(index.passages[number]))
         if length <= characters:
             chosen.append(index.passages[number])
             characters -= length
         if characters < 40:
             break
     return chosen
+
+
+def shown_text(passage: Passage) -> str:
+    """A passage to be read on its own: a table row comes with its caption."""
+    if passage.kind == "row" and passage.context:
+        return f"{neutral(passage.context, 120)}: {neutral(passage.text, 380)}"
+    return neutral(passage.text, 500)

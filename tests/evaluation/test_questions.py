@@ -136,6 +136,10 @@ def test_article_form_names_what_it_lacks(tmp_path: Path) -> None:
 
 def test_queries(shared_data: Path, tmp_path: Path) -> None:
     assert len(read_queries(shared_data / "retrieval/article_pages/known_item_queries.jsonl")) == 232
-    for line, words in (({"id": "a"}, "'text' is missing"), ({"id": "a b", "text": "x"}, "'id'"), ({"id": 1, "text": ""}, "'text'")):
+    for line, words in (
+        ({"id": "a"}, "'text' is missing"),
+        ({"id": "a b", "text": "x"}, "'id'"),
+        ({"id": 1, "text": ""}, "'text'"),
+    ):
         with pytest.raises(InputError, match=words):
             read_queries(write(tmp_path / "q.jsonl", line))

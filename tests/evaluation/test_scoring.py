@@ -68,7 +68,9 @@ def test_a_trace_that_contradicts_itself_is_refused(make_trace: MakeTrace) -> No
 
 
 @pytest.mark.parametrize("change", [{"accuracy": 0.737}, {"wrong": 1}, {"expected": 5}])
-def test_a_report_whose_numbers_do_not_go_together_cannot_be_made(make_trace: MakeTrace, change: dict[str, float]) -> None:
+def test_a_report_whose_numbers_do_not_go_together_cannot_be_made(
+    make_trace: MakeTrace, change: dict[str, float]
+) -> None:
     report = accuracy_report([make_trace(f"q{i}", "A" if i < 7 else "B") for i in range(10)])
     with pytest.raises(ValidationError):
         AccuracyReport.model_validate(report.model_dump() | change)

@@ -57,10 +57,19 @@ def find_chapters(folder: Path) -> list[Chapter]:
 
 def read_chapter(path: Path) -> Chapter:
     """The chapter in one file; see :func:`find_chapters` for what is refused."""
+    return Chapter(path.stem, stage_of(path), path, _read_defaults(path))
+
+
+def stage_of(path: Path) -> str:
+    """Name of the RunRecord that belongs to a chapter file.
+
+    >>> stage_of(Path("notebooks/03_filter.ipynb"))
+    'filter'
+    """
     match = _NAME.fullmatch(path.stem)
     if match is None:
         raise InputError(f"{path}: a chapter is named NN_stage.ipynb, such as 03_filter.ipynb")
-    return Chapter(path.stem, match["stage"], path, _read_defaults(path))
+    return match["stage"]
 
 
 def check_parameters(chapters: Iterable[Chapter], parameters: Mapping[str, Any]) -> None:

@@ -21,3 +21,10 @@ def read_notebook(path: Path) -> Any:
         return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:  # NotJSONError is a ValueError
         raise ChapterFailed(f"{path}: not a readable notebook ({str(error).splitlines()[0]})") from None
+
+
+def write_notebook(notebook: Any, path: Path) -> None:
+    """Write a notebook as nbformat does."""
+    import nbformat
+
+    nbformat.write(notebook, path)  # type: ignore[no-untyped-call]

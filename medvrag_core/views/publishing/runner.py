@@ -68,7 +68,12 @@ def run_chapters(
     unknown = sorted(set(only or ()) - {chapter.name for chapter in chapters})
     if unknown:
         raise InputError(f"no chapter '{unknown[0]}' in {notebooks}", way_out=_names(chapters))
-    job = _Job(notebooks.resolve().parent, run, load_profile(profile), profile, values)
+    root = notebooks.resolve().parent
+    if run.resolve().parent != root / "runs":
+        raise InputError(
+            f"{run}: chapters find their run by its name under {root / 'runs'}", way_out="give --run runs/NAME"
+        )
+    job = _Job(root, run, load_profile(profile), profile, values)
     done: list[str] = []
     flow = ""
     for chapter in chapters:
@@ -99,11 +104,8 @@ class _Job:
         self.settings = {**profile.model_dump(mode="json"), "package": package_hash()}
 
     def parameters_of(self, chapter: Chapter) -> dict[str, Any]:
-        # An absolute path wins over the `runs/` that a chapter puts before its run id.
-        inside = self.run.resolve().parent == (self.root / "runs").resolve()
-        run_id = self.run.name if inside else str(self.run.resolve())
         chosen = {name: value for name, value in self.values.items() if name in chapter.defaults}
-        return {**chosen, "profile": self.profile_name, "run_id": run_id}
+        return {**chosen, "profile": self.profile_name, "run_id": self.run.name}
 
     def key(self, chapter: Chapter, given: Mapping[str, Any]) -> str:
         return chapter_key(chapter, {**chapter.defaults, **given}, self.settings, self.root)
@@ -168,6 +170,7 @@ def _papermill(source: Path, target: Path, parameters: dict[str, Any], root: Pat
                 str(target),
                 parameters=parameters,
                 kernel_name="python3",
+                language="python",
                 cwd=str(root),
                 progress_bar=False,
                 log_output=False,

@@ -17,6 +17,8 @@ from medvrag_core.records import RunRecord
 from medvrag_core.runs.stage import read_stage
 from medvrag_core.views.publishing.errors import ChapterFailed
 
+_NOT_EXECUTED = "was not executed"
+
 
 def require_complete(notebook: Any, chapter: str, raised: Exception | None = None) -> None:
     """Refuse a notebook that did not run to its end.
@@ -31,12 +33,17 @@ def require_complete(notebook: Any, chapter: str, raised: Exception | None = Non
     ------
     ChapterFailed : names the chapter, the code cell (counted from 1 in the source) and the exception
     """
-    for number, cell in _source_code_cells(notebook):
+    cells = list(_source_code_cells(notebook))
+    for number, cell in cells:
         fault = _fault_of(cell)
+        if fault == _NOT_EXECUTED and raised is not None:
+            # The kernel is gone; the cell that took it along is the last one that was started.
+            started = [pair for pair in cells if pair[1].metadata.get("papermill", {}).get("start_time")]
+            number, cell = started[-1] if started else (number, cell)
+            fault = _last_line(raised)
         if fault:
             head = cell.source.strip().splitlines()[0]
-            killed = f" ({_last_line(raised)})" if raised is not None and fault == "was not executed" else ""
-            raise ChapterFailed(f"chapter {chapter}, code cell {number} (`{head}`): {fault}{killed}")
+            raise ChapterFailed(f"chapter {chapter}, code cell {number} (`{head}`): {fault}")
     if raised is not None or notebook.metadata.get("papermill", {}).get("exception"):
         raise ChapterFailed(f"chapter {chapter}: stopped early ({_last_line(raised)})")
 
@@ -76,7 +83,7 @@ def _fault_of(cell: Any) -> str:
             return f"{output.ename}: {output.evalue}".splitlines()[0]
     status = cell.metadata.get("papermill", {}).get("status", "absent")
     if status in ("pending", "running") or cell.execution_count is None:
-        return "was not executed"
+        return _NOT_EXECUTED
     return "" if status == "completed" else f"has status '{status}'"
 
 

@@ -1,0 +1,80 @@
+"""Render the book: executed chapters that passed, the prose around them, one site that fetches nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from medvrag_core.errors import InputError
+from medvrag_core.runs.publish import whole_folder
+from medvrag_core.views.publishing.errors import BookError
+from medvrag_core.views.publishing.offline import external_requests
+from medvrag_core.views.publishing.staging import stage_book
+
+# All that pages with TeX need of the 24 MB that sphinx-mathjax-offline copies.
+_MATHJAX_KEPT = ("tex-chtml.js", "output/chtml/fonts")
+
+_FONT_PRELOAD = re.compile(r'<link rel="preload" as="font"[^>]*>\n?')
+
+
+def build_book(run: Path, book_source: Path, out: Path) -> Path:
+    """Build the site of one run; returns the path of its first page.
+
+    The source folder is never written to: everything is staged in ``out/stage`` and stays there
+    for reading after a failure. ``out/html`` is replaced as a whole, and only by a build that passed.
+
+    Parameters
+    ----------
+    run : run folder whose chapters are published
+    book_source : folder with ``_config.yml`` and ``_toc.yml``
+    out : products go here
+
+    Raises
+    ------
+    NotBuiltError : a chapter was not run or did not pass
+    BookError : Jupyter Book gave a warning or an error, or a page would fetch something at view time
+    """
+    if not (book_source / "_config.yml").is_file():
+        raise InputError(f"{book_source}: holds no _config.yml", way_out="point --source at the folder 'book'")
+    stage = out / "stage"
+    stage_book(run, book_source, stage)
+    _jupyter_book(stage)
+    built = stage / "_build" / "html"
+    _prune_mathjax(built)
+    _drop_font_preloads(built)
+    remote = external_requests(built)
+    if remote:
+        raise BookError(f"the book would fetch from elsewhere: {'; '.join(remote[:5])}", way_out="vendor these files")
+    with whole_folder(out / "html") as target:
+        shutil.copytree(built, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".buildinfo", ".doctrees"))
+    return out / "html" / "index.html"
+
+
+def _jupyter_book(stage: Path) -> None:
+    # Jupyter Book 1 has no module to run with -m, and its script need not be on PATH.
+    start = "from jupyter_book.cli.main import main; main()"
+    command = [sys.executable, "-c", start, "build", str(stage), "-n", "-W", "--keep-going", "-q"]
+    plain = {**os.environ, "NO_COLOR": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=plain)
+    if done.returncode != 0:
+        lines = (done.stdout + done.stderr).replace(f"{stage}/", "").splitlines()
+        faults = [line for line in lines if "WARNING" in line or "ERROR" in line] or lines[-15:]
+        raise BookError("Jupyter Book: " + "\n".join(faults[:20]), way_out=f"the sources it read lie in {stage}")
+
+
+def _prune_mathjax(site: Path) -> None:
+    folder = site / "_static" / "mathjax"
+    kept = [folder / name for name in _MATHJAX_KEPT]
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not any(path == keep or keep in path.parents for keep in kept):
+            path.unlink()
+
+
+def _drop_font_preloads(site: Path) -> None:
+    """Browsers refuse to preload fonts on ``file://`` and log an error; the style sheets load them anyway."""
+    for path in site.rglob("*.html"):
+        path.write_text(_FONT_PRELOAD.sub("", path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,115 @@
+"""From a run folder to book source: chapters that passed, each under a note that says what made it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from medvrag_core.errors import NotBuiltError
+from medvrag_core.records import RunRecord
+from medvrag_core.runs.workspace import Workspace
+from medvrag_core.views.publishing.chapters import stage_of
+from medvrag_core.views.publishing.errors import BookError, ChapterFailed
+from medvrag_core.views.publishing.notebook import read_notebook, write_notebook
+from medvrag_core.views.publishing.paper_map import paper_map
+from medvrag_core.views.publishing.verdict import require_complete, require_record
+
+CHAPTERS = "chapters/"
+
+
+def stage_book(run: Path, book_source: Path, stage: Path) -> None:
+    """Fill ``stage`` with everything Jupyter Book reads: prose, chapters, generated pages, plotly.js.
+
+    Raises
+    ------
+    NotBuiltError : a chapter of the table of contents has no executed notebook that passed
+    BookError : the book has no readable table of contents
+    """
+    shutil.rmtree(stage, ignore_errors=True)
+    # Underscored folders other than the assets are products of older layouts or of an editor.
+    shutil.copytree(book_source, stage, ignore=shutil.ignore_patterns("_build", "_vendor", "_generated", "chapters"))
+    for name in chapters_of(book_source):
+        notebook = _passed(run, name)
+        target = stage / CHAPTERS / f"{name}.ipynb"
+        target.parent.mkdir(exist_ok=True)
+        write_notebook(notebook, target)
+    generated = stage / "_generated"
+    generated.mkdir()
+    (generated / "paper_map.md").write_text(paper_map(), encoding="utf-8")
+    _vendor_plotly(stage / "_vendor")
+
+
+def chapters_of(book_source: Path) -> list[str]:
+    """Names of the chapters in ``_toc.yml``, in order."""
+    path = book_source / "_toc.yml"
+    try:
+        toc = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise BookError(f"{path}: no readable table of contents ({str(error).splitlines()[0]})") from None
+    return [entry[len(CHAPTERS) :] for entry in _files(toc) if entry.startswith(CHAPTERS)]
+
+
+def provenance_note(record: RunRecord) -> str:
+    """What produced the numbers of a chapter, as a MyST admonition."""
+    scope = (
+        "They come from the paper's models."
+        if record.profile == "a100"
+        else "They test the machinery on a small corpus with small models; they neither support nor contradict "
+        "the paper's claims. See [](../honesty.md)."
+    )
+    return (
+        ":::{admonition} What made these numbers\n:class: note\n\n"
+        f"Every number and figure of this chapter was made by profile `{record.profile}`, run `{record.run_id}`, "
+        f"on {record.started[:10]} (settings `{record.fingerprint}`). {scope}\n:::"
+    )
+
+
+def _passed(run: Path, name: str) -> Any:
+    path = Workspace(run).notebooks / f"{name}.ipynb"
+    if not path.is_file():
+        raise NotBuiltError(
+            f"run '{run.name}' holds no executed chapter {name}", way_out=f"medvrag book run --run {run}"
+        )
+    notebook = read_notebook(path)
+    try:
+        require_complete(notebook, name)
+        record = require_record(run, name, stage_of(path))
+    except ChapterFailed as error:
+        raise NotBuiltError(error.problem, way_out=f"medvrag book run --run {run}") from None
+    return _dressed(notebook, record)
+
+
+def _dressed(notebook: Any, record: RunRecord) -> Any:
+    """Add the provenance note, hide injected parameters, drop papermill's absolute paths."""
+    from nbformat.v4 import new_markdown_cell
+
+    notebook.metadata.pop("papermill", None)
+    for cell in notebook.cells:
+        cell.metadata.pop("papermill", None)
+        if "injected-parameters" in cell.metadata.get("tags", []):
+            cell.metadata["tags"] = ["injected-parameters", "hide-input"]
+    notebook.cells.insert(1, new_markdown_cell(provenance_note(record)))  # type: ignore[no-untyped-call]
+    return notebook
+
+
+def _files(node: Any) -> list[str]:
+    if isinstance(node, list):
+        return [name for item in node for name in _files(item)]
+    if isinstance(node, dict):
+        own = [str(node["file"])] if "file" in node else []
+        return own + [name for key in ("parts", "chapters", "sections") for name in _files(node.get(key))]
+    return []
+
+
+def _vendor_plotly(folder: Path) -> None:
+    """Copy the one plotly.js of the site out of the installed plotly package."""
+    import plotly
+
+    folder.mkdir()
+    script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    if not script.is_file():
+        raise BookError(f"the installed plotly {plotly.__version__} ships no plotly.min.js", way_out="reinstall plotly")
+    shutil.copyfile(script, folder / "plotly.min.js")

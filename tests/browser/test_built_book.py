@@ -1,0 +1,169 @@
+"""The built book as a reader meets it: opened as files, no network, figures and rounds answer clicks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Route, sync_playwright
+
+pytestmark = pytest.mark.browser
+
+REPO = Path(__file__).resolve().parents[2]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+# Jupyter Book 1 loads sphinx-thebe twice; the second declaration is refused and does no harm.
+HARMLESS = ("THEBE_JS_URL",)
+
+
+@dataclass
+class Visit:
+    """One tab with what it asked for and complained about."""
+
+    page: Page
+    site: Path
+    requests: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def open(self, name: str) -> Page:
+        """Open a page of the book over ``file://``."""
+        path, mark, query = name.partition("?")
+        self.page.goto((self.site / path).as_uri() + mark + query)
+        return self.page
+
+    def guard(self, route: Route) -> None:
+        """Let files through, refuse and remember everything else."""
+        if route.request.url.startswith(("file:", "data:", "blob:")):
+            route.continue_()
+        else:
+            self.requests.append(route.request.url)
+            route.abort()
+
+    def complain(self, text: str) -> None:
+        """Remember a console error unless it is known to be harmless."""
+        if not any(known in text for known in HARMLESS):
+            self.errors.append(f"{self.page.url}: {text}")
+
+
+@pytest.fixture(scope="session")
+def site() -> Path:
+    """The built book; ``MEDVRAG_BOOK_HTML`` points at another build."""
+    folder = Path(os.environ.get("MEDVRAG_BOOK_HTML", REPO / "book" / "_build" / "html"))
+    if not (folder / "index.html").is_file():
+        pytest.skip(f"no built book at {folder}; run `python3 run.py book` first")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """The system's Chromium; playwright's own download is not used."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("no Chromium on PATH (Debian: apt install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium: Browser, site: Path) -> Iterator[Visit]:
+    context = chromium.new_context(viewport={"width": 1400, "height": 1000})
+    visit = Visit(context.new_page(), site)
+
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            visit.complain(message.text)
+
+    context.route("**/*", visit.guard)
+    visit.page.on("console", on_console)
+    visit.page.on("pageerror", lambda error: visit.complain(str(error)))
+    visit.page.set_default_timeout(20_000)
+    yield visit
+    context.close()
+
+
+def pages_of(site: Path) -> list[str]:
+    """Every page with content, chapters included."""
+    names = [path.relative_to(site).as_posix() for path in site.rglob("*.html")]
+    return sorted(name for name in names if not name.startswith("_static/"))
+
+
+def test_no_page_asks_for_anything_or_logs_an_error(visit: Visit) -> None:
+    names = pages_of(visit.site)
+    assert "chapters/04_reasoning_loop.html" in names
+    for name in names:
+        visit.open(name)
+        visit.page.wait_for_load_state("load")
+    assert visit.requests == []
+    assert visit.errors == []
+
+
+def test_every_figure_is_drawn(visit: Visit) -> None:
+    count = 0
+    for name in (name for name in pages_of(visit.site) if name.startswith("chapters/")):
+        page = visit.open(name)
+        figures = page.locator("figure.medvrag-figure")
+        page.wait_for_function(
+            "document.querySelectorAll('figure.medvrag-figure:not([data-drawn])').length === 0", timeout=30_000
+        )
+        for number in range(figures.count()):
+            box = figures.nth(number).locator("svg.main-svg").first.bounding_box()
+            assert box is not None, f"{name}: figure {number} is empty"
+            assert box["height"] > 100, f"{name}: figure {number} is flat"
+            count += 1
+    assert count > 0
+
+
+def test_a_figure_answers_the_mouse_and_follows_the_theme(visit: Visit, tmp_path: Path) -> None:
+    page = visit.open("chapters/05_ablations.html")
+    figure = page.locator("figure.medvrag-figure[data-drawn]").first
+    figure.scroll_into_view_if_needed()
+    point = figure.locator(".point path, path.point").first
+    box = point.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2 - 8, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=4)
+    figure.locator(".hoverlayer .hovertext").first.wait_for()
+    page.screenshot(path=str(tmp_path / "figure.png"))
+
+    background = "el => getComputedStyle(el.querySelector('.main-svg')).background"
+    light = figure.evaluate(background)
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    page.wait_for_function(
+        "before => getComputedStyle(document.querySelector('.main-svg')).background !== before", arg=light
+    )
+    assert visit.errors == []
+
+
+def test_rounds_of_a_trace_can_be_stepped_through(visit: Visit, tmp_path: Path) -> None:
+    page = visit.open("chapters/04_reasoning_loop.html")
+    trace = page.locator(".mv-trace").filter(has=page.locator(".tabs label:nth-of-type(2)")).first
+    sections = trace.locator("form > section")
+    assert sections.nth(0).is_visible()
+    assert not sections.nth(1).is_visible()
+    trace.locator(".tabs label").nth(1).click()
+    sections.nth(1).wait_for(state="visible")
+    assert not sections.nth(0).is_visible()
+    trace.screenshot(path=str(tmp_path / "trace.png"))
+    assert visit.requests == []
+
+
+def test_math_is_set_and_search_finds_words_without_a_server(visit: Visit) -> None:
+    page = visit.open("chapters/02_indexing.html")
+    page.locator("mjx-container").first.wait_for()
+    page = visit.open("search.html?q=centroid")
+    page.locator("ul.search li").first.wait_for()
+    assert visit.requests == []
+    assert visit.errors == []

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medvrag_core.evaluation.claims import load_claims
+from medvrag_core.evaluation.latency import LatencyRow
+from medvrag_core.evaluation.retrieval import RetrievalReport
+from medvrag_core.evaluation.scoring import AccuracyReport
+from medvrag_core.evaluation.statistics import PairedComparison
+from medvrag_core.evaluation.taxonomy import ErrorRow, ErrorTaxonomy
+from medvrag_core.views.markup import escape
+from medvrag_core.views.tables import (
+    HtmlTable,
+    arms_table,
+    claims_table,
+    comparisons_table,
+    latency_table,
+    retrieval_table,
+    seconds,
+    taxonomy_table,
+)
+
+
+@given(st.lists(st.lists(st.text() | st.integers() | st.none(), min_size=2, max_size=2), max_size=4), st.text())
+def test_every_cell_is_escaped_and_kept(rows: list[list[object]], caption: str) -> None:
+    html = HtmlTable(["<a>", "b"], rows, caption=caption).html
+    assert html.count("<td") == 2 * len(rows)
+    assert html.count("<th ") == 2
+    assert html.count("<tr>") == len(rows) + 1
+    assert all(escape(value) in html for row in rows for value in row)
+    assert "<a>" not in html
+
+
+def test_arms_show_counts_intervals_and_incompleteness() -> None:
+    arm = AccuracyReport(
+        system="x", profile="cpu", n=10, expected=12, correct=5, wrong=2, unparsed=1, errors=2,
+        accuracy=0.5, unparsed_rate=0.1, error_rate=0.2, low=0.237, high=0.763, complete=False,
+    )  # fmt: skip
+    html = arms_table([arm]).html
+    for part in ("5 of 10", "50.0%", "[23.7%, 76.3%]", "10.0%", "20.0%", "no (10 of 12 questions, 2 errors)"):
+        assert part in html
+
+
+def test_comparisons_carry_adjusted_p_values() -> None:
+    def pair(p: float) -> PairedComparison:
+        return PairedComparison(
+            a="a", b="b", n=100, correct_a=63, correct_b=72, accuracy_a=0.63, accuracy_b=0.72, won=12, lost=3,
+            difference=9.0, low=2.0, high=16.0, confidence=0.95, p_value=p, discordance=0.15, detectable=10.8,
+        )  # fmt: skip
+
+    html = comparisons_table([pair(0.031), pair(0.0001)]).html
+    for part in ("12 / 3", "+9.0", "[+2.0, +16.0]", "0.031", "&lt;0.001", "10.8"):
+        assert part in html
+    assert comparisons_table([]).html.count("<td") == 0
+
+
+def test_latency_stands_beside_the_paper_and_unknown_times_are_dashes() -> None:
+    rows = [
+        LatencyRow(
+            step="ann", label="ANN", n=3, median=0.002, p10=0.001, p25=0.001, p75=0.003, p90=0.004, paper=0.0021
+        ),
+        LatencyRow(step="encode_query", label="Query encoding", n=0),
+    ]
+    html = latency_table(rows).html
+    assert "2.1 ms</td></tr>" in html
+    assert "1 ms to 4 ms" in html
+    assert html.count(">–</td>") == 4
+
+
+def test_taxonomy_retrieval_and_claims() -> None:
+    row = ErrorRow(error_class="misread", count=3, share=0.75, low=0.3, high=0.95)
+    taxonomy = ErrorTaxonomy(system="x", profile="cpu", n=9, wrong=4, need="any", rows=(row,))
+    assert "share of 4 wrong" in taxonomy_table(taxonomy).html
+    report = RetrievalReport(n=50, unranked=0, recall={10: 0.61, 100: 0.9}, any_gold={}, ndcg_at_10=0.5, mrr=0.4)
+    assert "recall@100" in retrieval_table({"BM25": report}).html
+    assert "0.610" in retrieval_table({"BM25": report}).html
+    html = claims_table(load_claims()).html
+    assert html.count("<tr>") == len(load_claims()) + 1
+    assert "<code>medvrag book run --profile cpu</code>" in html
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.0, "0 ms"), (0.99949, "999 ms"), (59.96, "60.0 s")])
+def test_seconds_in_the_unit_that_reads_best(value: float, text: str) -> None:
+    assert seconds(value) == text
