@@ -35,6 +35,7 @@ class CorpusSettings(StageSettings):
     max_pixels: int = Field(20_000_000, description="cap on one page image; larger pages get a lower dpi")
     ocr: Literal["auto", "off"] = Field("auto", description="auto: read pages that have no text layer")
     ocr_engine: Literal["rapidocr", "tesseract"] = "rapidocr"
+    ocr_figures: bool = Field(True, description="read the text inside large figures that have no text layer")
     ocr_dpi: int = Field(150, ge=72, le=300)
     max_pages: int = Field(2_000, description="most pages taken from one file")
     seconds_per_page: float = Field(20.0, description="wall-clock limit for one page in the child process")

@@ -25,7 +25,6 @@ from medvrag_core.corpus.regions import find_regions
 from medvrag_core.corpus.text import is_garbled, join_lines, normalize, readable_characters, vocabulary_of
 from medvrag_core.corpus.textlayer import fraction_box, read_text_layer
 from medvrag_core.records import Page, PageLayout, Region, TextSource, Word
-from medvrag_core.settings import CorpusSettings
 
 _MAX_FILE = 512 << 20
 _MAX_SIDE = 30_000
@@ -116,7 +115,7 @@ class _PageReader:
                 raise
             notes = Note(state="dropped", reason="damaged", detail=_words(error))
         except Exception as error:
-            memory = "malloc" in str(error) or "alloc" in str(error) and "fail" in str(error)
+            memory = "malloc" in str(error) or ("alloc" in str(error) and "fail" in str(error))
             notes = Note(state="dropped", reason="memory_limit" if memory else "damaged", detail=_words(error))
         finally:
             pymupdf.TOOLS.store_shrink(100)
@@ -128,7 +127,8 @@ class _PageReader:
         pixels = page.get_pixmap(dpi=None, matrix=_zoom(dpi), alpha=False)
         notes = []
         if dpi < self.settings.dpi:
-            text = f"{page.rect.width:.0f} x {page.rect.height:.0f} pt rendered at {dpi:.1f} instead of {self.settings.dpi} dpi"
+            size = f"{page.rect.width:.0f} x {page.rect.height:.0f} pt"
+            text = f"{size} rendered at {dpi:.1f} instead of {self.settings.dpi} dpi"
             notes.append(Note(state="changed", reason="pixel_cap", detail=text))
         size = f"{pixels.width} x {pixels.height} pixels"
         if min(pixels.width, pixels.height) < MIN_SIDE:
@@ -140,8 +140,10 @@ class _PageReader:
         notes += more
         vocabulary = vocabulary_of(word for line in lines.lines for word, _ in line.words)
         regions = tuple(find_regions(lines, vocabulary))
+        words = _words_of(lines)
         if self.settings.ocr_figures and self.settings.ocr == "auto" and source == "pdf":
-            lines, regions = self._read_figures(page, number, lines, regions)
+            figure_words, regions = self._read_figures(page, number, regions)
+            words += figure_words
         image = f"images/p{number:04d}.{'png' if self.settings.image_format == 'png' else 'jpg'}"
         page_id = f"{self.job.article_id}#p{number}"
         rendered = RenderedPage(
@@ -159,7 +161,7 @@ class _PageReader:
                 text=page_text(regions),
             ),
             image_sha256=self._save_image(pixels, Path(self.job.folder) / image),
-            layout=PageLayout(page_id=page_id, words=_words_of(lines), regions=regions),
+            layout=PageLayout(page_id=page_id, words=words, regions=regions),
         )
         (Path(self.job.folder) / f"p{number:04d}.json").write_text(rendered.to_json(), encoding="utf-8")
         front = front_matter(document.metadata or {}, lines) if number == 1 else None
@@ -221,9 +223,9 @@ class _PageReader:
         return PageLines(lines, (0.0, 0.0, width, height), lambda box: fraction_box(box, width, height))
 
     def _read_figures(
-        self, page: Any, number: int, lines: PageLines, regions: tuple[Region, ...]
-    ) -> tuple[PageLines, tuple[Region, ...]]:
-        """Read the largest figures that hold no text of their own; adds their words to the page."""
+        self, page: Any, number: int, regions: tuple[Region, ...]
+    ) -> tuple[tuple[Word, ...], tuple[Region, ...]]:
+        """Read the largest figures that hold no text of their own: their words, and the regions with their text."""
         import pymupdf
 
         from medvrag_core.corpus.ocr import scaled
@@ -242,14 +244,15 @@ class _PageReader:
             x, y = region.box[0] * width, region.box[1] * height
             clip = pymupdf.Rect(x, y, region.box[2] * width, region.box[3] * height)
             dpi = capped_dpi(clip.width, clip.height, self.settings.ocr_dpi, _MAX_OCR_PIXELS)
-            found = [scaled(o, 72 / dpi, x, y) for o in self._ocr(page.get_pixmap(matrix=_zoom(dpi), clip=clip, alpha=False))]
+            pixels = page.get_pixmap(matrix=_zoom(dpi), clip=clip, alpha=False)
+            found = [scaled(line, 72 / dpi, x, y) for line in self._ocr(pixels)]
             found = [line for line in found if readable_characters(line.text) > 0]
             if found:
                 words += found
                 text = " ".join(normalize(line.text) for line in reading_order(found, width))
                 read[id(region)] = Region(kind="figure", box=region.box, text=text)
-        regions = tuple(read.get(id(region), region) for region in regions)
-        return _with_figure_words(lines, words, width, height), regions
+        displayed = PageLines(tuple(words), (0.0, 0.0, width, height), lambda box: fraction_box(box, width, height))
+        return _words_of(displayed), tuple(read.get(id(region), region) for region in regions)
 
     def _ocr(self, pixels: Any) -> list[Line]:
         from medvrag_core.corpus.ocr import ocr_engine
@@ -309,20 +312,6 @@ def _largest_text(page: PageLines) -> str:
         if len(title.split()) >= 4:
             return title
     return ""
-
-
-def _with_figure_words(lines: PageLines, found: list[Line], width: float, height: float) -> PageLines:
-    """Append OCR lines given in points of the displayed page."""
-
-    def to_page(box: Any) -> Any:
-        return lines.to_page(box[1:]) if len(box) == 5 else fraction_box(box, width, height)
-
-    own = tuple(_tagged(line) for line in lines.lines)
-    return PageLines((*own, *found), lines.frame, to_page, lines.drawings)
-
-
-def _tagged(line: Line) -> Line:
-    return line
 
 
 def _words_of(page: PageLines) -> tuple[Word, ...]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from medvrag_core.corpus.lines import Line, Rectangle
+from medvrag_core.corpus.lines import Line, Rectangle, hull
 from medvrag_core.errors import InputError
 
 _MIN_SCORE = 0.5
@@ -59,7 +59,7 @@ class RapidOcrEngine(OcrEngine):
         found = self._engine(np.ascontiguousarray(image[:, :, ::-1]))
         if found.boxes is None or found.txts is None:
             return []
-        lines = []
+        lines: list[Line] = []
         for corners, text, score in zip(found.boxes, found.txts, found.scores, strict=True):
             points = np.asarray(corners, dtype=float)
             if score >= _MIN_SCORE and text.strip() and np.isfinite(points).all():
@@ -100,13 +100,12 @@ def lines_of_tsv(table: str) -> list[Line]:
             x, y, w, h = (float(row[name]) for name in ("left", "top", "width", "height"))
             key = (row["block_num"], row["par_num"], row["line_num"])
             words.setdefault(key, []).append((row["text"].strip(), (x, y, x + w, y + h)))
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(key[:2] for key in words))}
+    numbers: dict[tuple[str, ...], int] = {}
     lines = []
-    for key, own in words.items():
-        boxes = np.array([box for _, box in own])
-        x0, y0, x1, y1 = (*boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0))
-        box = (float(x0), float(y0), float(x1), float(y1))
-        lines.append(Line(" ".join(t for t, _ in own), box, numbers[key[:2]], size=box[3] - box[1], words=tuple(own)))
+    for where, own in words.items():
+        block = numbers.setdefault(where[:2], len(numbers))
+        box = hull([box for _, box in own])
+        lines.append(Line(" ".join(t for t, _ in own), box, block, size=box[3] - box[1], words=tuple(own)))
     return lines
 
 

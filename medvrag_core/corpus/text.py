@@ -86,8 +86,8 @@ def readable_characters(text: str) -> int:
 def is_garbled(text: str) -> bool:
     """Whether a text layer is mostly not language: unmapped glyphs, private or control characters.
 
-    >>> is_garbled("aspirin 75 mg daily"), is_garbled("(cid:12)(cid:44)(cid:3)"), is_garbled("\ufffd\ufffd\ufffd\ufffd ab")
-    (False, True, True)
+    >>> [is_garbled(x) for x in ("aspirin 75 mg daily", "(cid:12)(cid:44)(cid:3)", "\ufffd\ufffd\ufffd\ufffd ab")]
+    [False, True, True]
     """
     solid = "".join(text.split())
     if not solid:

@@ -45,7 +45,10 @@ def read_text_layer(page: Any) -> PageLines:
     ]
     unrotated = page.rect * page.derotation_matrix
     return PageLines(
-        tuple(lines), _turn(tuple(unrotated), upright), _to_page(page.rect, ~upright * page.rotation_matrix), tuple(drawings)
+        tuple(lines),
+        _turn(tuple(unrotated), upright),
+        _to_page(page.rect, ~upright * page.rotation_matrix),
+        tuple(drawings),
     )
 
 

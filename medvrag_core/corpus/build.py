@@ -1,0 +1,190 @@
+"""Builds the page store: renders what is missing, then publishes one index over all articles."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from urllib.parse import quote
+
+from tqdm import tqdm
+
+from medvrag_core.corpus.job import ArticleOutcome, RenderedPage, RenderSettings, StoredPage
+from medvrag_core.corpus.render import StoppedError, render_document
+from medvrag_core.corpus.source import FolderSource, PageSource, SourceDocument
+from medvrag_core.corpus.store import CorpusManifest, CorpusStore
+from medvrag_core.corpus.summaries import summarize_pages
+from medvrag_core.errors import InputError
+from medvrag_core.records import LedgerEntry, Record
+from medvrag_core.runs.publish import sha256_of, whole_folder, write_text
+from medvrag_core.runs.stage import require_same_settings, save_settings
+from medvrag_core.settings import CorpusSettings
+
+
+def build_corpus(
+    source: Path | PageSource, folder: Path, settings: CorpusSettings, *, workers: int = 2, progress: bool = True
+) -> CorpusStore:
+    """Render every document that is not in ``folder`` yet and open the result (paper section 3.1).
+
+    An article is published whole when it is finished, so a build can be stopped at any moment and
+    goes on where it stopped. A file whose content changed is rendered again; one that left the
+    source leaves the corpus.
+
+    Raises
+    ------
+    InputError : the source is empty, or no file in it has a usable page (``ledger.jsonl`` says why)
+    MismatchError : ``folder`` was rendered under other settings; the fields are named
+    """
+    source = FolderSource(source) if isinstance(source, Path) else source
+    documents = list(source.documents())
+    shaping = RenderSettings.of(settings)
+    require_same_settings(folder, shaping, way_out="choose a new run, or delete that folder")
+    save_settings(folder, shaping)
+    _render_missing(documents, folder, settings, workers, progress)
+    _publish_index(documents, folder, source.ledger())
+    summarize_pages(CorpusStore.open(folder), settings)
+    return CorpusStore.open(folder)
+
+
+def article_folder(article_id: str) -> str:
+    """Where an article lies inside the corpus, as a path that no id can lead astray.
+
+    >>> article_folder("PMC1"), article_folder("..")
+    ('articles/PMC1', 'articles/%2E%2E')
+    """
+    name = quote(article_id, safe=" ()[],;=+@")
+    name = name.replace(".", "%2E") if name.startswith(".") else name
+    if len(name) > 120:
+        name = f"{name[:80]}-{hashlib.sha256(article_id.encode()).hexdigest()[:16]}"
+    return f"articles/{name}"
+
+
+def _render_missing(
+    documents: Sequence[SourceDocument], folder: Path, settings: CorpusSettings, workers: int, progress: bool
+) -> None:
+    stop = threading.Event()
+    pool = ThreadPoolExecutor(max_workers=max(1, workers))
+    futures = [pool.submit(_ensure_article, document, folder, settings, stop) for document in documents]
+    try:
+        bar = tqdm(
+            as_completed(futures), total=len(futures), desc="render", unit="file", disable=None if progress else True
+        )
+        for future in bar:
+            future.result()
+    except BaseException:
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _ensure_article(document: SourceDocument, folder: Path, settings: CorpusSettings, stop: threading.Event) -> None:
+    if stop.is_set():
+        return
+    relative = article_folder(document.article_id)
+    try:
+        digest = sha256_of(document.path)
+    except OSError as error:
+        digest = ""
+        outcome = ArticleOutcome(
+            article_id=document.article_id,
+            sha256="",
+            article=None,
+            entries=(
+                LedgerEntry(file=document.label, state="dropped", reason="unreadable", detail=str(error.strerror)),
+            ),
+        )
+        _publish_article(folder / relative, outcome, [])
+        return
+    if _is_done(folder / relative, digest, settings):
+        return
+    try:
+        with whole_folder(folder / relative) as fresh:
+            outcome, pages = render_document(document, fresh, settings, sha256=digest, image_prefix=relative, stop=stop)
+            _write_article(fresh, outcome, pages)
+    except StoppedError:
+        return
+
+
+def _is_done(folder: Path, digest: str, settings: CorpusSettings) -> bool:
+    path = folder / "outcome.json"
+    if not path.is_file():
+        return False
+    outcome = ArticleOutcome.from_json(path.read_bytes(), source=str(path))
+    more = settings.seconds_per_page > outcome.seconds_per_page or settings.memory_mb > outcome.memory_mb
+    return outcome.sha256 == digest and not (outcome.limited and more)
+
+
+def _publish_article(target: Path, outcome: ArticleOutcome, pages: Sequence[RenderedPage]) -> None:
+    with whole_folder(target) as fresh:
+        _write_article(fresh, outcome, pages)
+
+
+def _write_article(folder: Path, outcome: ArticleOutcome, pages: Sequence[RenderedPage]) -> None:
+    stored = [StoredPage(page=p.page, image_sha256=p.image_sha256) for p in pages]
+    (folder / "pages.jsonl").write_text(_lines(stored), encoding="utf-8")
+    # mtime 0: the same pages give the same bytes.
+    (folder / "layouts.jsonl.gz").write_bytes(gzip.compress(_lines([p.layout for p in pages]).encode(), mtime=0))
+    (folder / "outcome.json").write_text(outcome.model_dump_json(indent=1), encoding="utf-8")
+
+
+def _publish_index(documents: Sequence[SourceDocument], folder: Path, ledger: Sequence[LedgerEntry]) -> None:
+    outcomes, stored = [], []
+    for document in documents:
+        home = folder / article_folder(document.article_id)
+        outcomes.append(ArticleOutcome.from_json((home / "outcome.json").read_bytes(), source=str(home)))
+        lines = (home / "pages.jsonl").read_text(encoding="utf-8").splitlines()
+        stored += [StoredPage.from_json(line, source=str(home / "pages.jsonl")) for line in lines]
+    entries = [*ledger, *(entry for outcome in outcomes for entry in outcome.entries)]
+    files = {o.article_id: o.article.file for o in outcomes if o.article is not None}
+    kept, repeated = _without_duplicates(stored, files)
+    write_text(folder / "ledger.jsonl", _lines([*entries, *repeated]))
+    if not kept:
+        raise InputError(
+            f"no usable page in {len(documents)} files", way_out=f"read {folder / 'ledger.jsonl'}, which says why"
+        )
+    counts: dict[str, int] = {}
+    for page in kept:
+        counts[page.page.article_id] = counts.get(page.page.article_id, 0) + 1
+    articles = [
+        o.article.model_copy(update={"pages": counts[o.article_id]})
+        for o in outcomes
+        if o.article is not None and o.article_id in counts
+    ]
+    write_text(folder / "articles.jsonl", _lines(articles))
+    write_text(folder / "pages.jsonl", _lines([page.page for page in kept]))
+    digest = hashlib.sha256()
+    for page in kept:
+        digest.update(f"{page.page.to_json()}\n{page.image_sha256}\n".encode())
+    manifest = CorpusManifest(articles=len(articles), pages=len(kept), fingerprint=digest.hexdigest()[:16])
+    write_text(folder / "manifest.json", manifest.to_json())
+
+
+def _without_duplicates(
+    pages: Sequence[StoredPage], files: dict[str, str]
+) -> tuple[list[StoredPage], Iterator[LedgerEntry]]:
+    """Pages whose image and text were not seen before, and an entry for each that was."""
+    first: dict[tuple[str, str], StoredPage] = {}
+    kept, repeated = [], []
+    for page in pages:
+        seen = first.setdefault((page.image_sha256, page.page.text), page)
+        if seen is page:
+            kept.append(page)
+        else:
+            repeated.append(
+                LedgerEntry(
+                    file=files[page.page.article_id],
+                    page_id=page.page.page_id,
+                    state="dropped",
+                    reason="duplicate_page",
+                    detail=f"same image and text as {seen.page.page_id}",
+                )
+            )
+    return kept, iter(repeated)
+
+
+def _lines(records: Sequence[Record]) -> str:
+    return "".join(record.to_json() + "\n" for record in records)

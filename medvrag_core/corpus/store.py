@@ -1,0 +1,96 @@
+"""The page store: what a finished corpus holds, read lazily."""
+
+from __future__ import annotations
+
+import gzip
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+from medvrag_core.errors import InputError, NotBuiltError
+from medvrag_core.records import Article, LedgerEntry, Page, PageLayout, Record, Summary
+
+_R = TypeVar("_R", bound=Record)
+_ARTICLES_IN_MEMORY = 8
+
+
+class CorpusManifest(Record):
+    """Written last: its presence means that the corpus is whole."""
+
+    articles: int
+    pages: int
+    fingerprint: str
+
+
+class CorpusStore:
+    """Pages of a corpus with their images, words, regions, summaries and ledger.
+
+    Use :meth:`open`. Pages are in order of article id and number.
+    """
+
+    def __init__(self, folder: Path, manifest: CorpusManifest) -> None:
+        self.folder = folder
+        self.fingerprint = manifest.fingerprint
+        self._layouts = lru_cache(maxsize=_ARTICLES_IN_MEMORY)(self._read_layouts)
+
+    @classmethod
+    def open(cls, folder: Path) -> CorpusStore:
+        """Open a finished corpus; NotBuiltError names the folder if there is none."""
+        path = folder / "manifest.json"
+        if not path.is_file():
+            raise NotBuiltError(
+                f"{folder}: no finished corpus", way_out="run notebook 01_corpus_build or `medvrag run`"
+            )
+        return cls(folder, CorpusManifest.from_json(path.read_bytes(), source=str(path)))
+
+    @cached_property
+    def articles(self) -> tuple[Article, ...]:
+        """Articles with at least one page."""
+        return _read(self.folder / "articles.jsonl", Article)
+
+    @cached_property
+    def pages(self) -> tuple[Page, ...]:
+        """All pages."""
+        return _read(self.folder / "pages.jsonl", Page)
+
+    @cached_property
+    def ledger(self) -> tuple[LedgerEntry, ...]:
+        """What became of every file and page of the source."""
+        return _read(self.folder / "ledger.jsonl", LedgerEntry)
+
+    @cached_property
+    def summaries(self) -> dict[str, Summary]:
+        """Summaries by page id."""
+        return {summary.page_id: summary for summary in _read(self.folder / "summaries.jsonl", Summary)}
+
+    @cached_property
+    def _by_id(self) -> dict[str, Page]:
+        return {page.page_id: page for page in self.pages}
+
+    def page(self, page_id: str) -> Page:
+        """One page; raises InputError for an id that the corpus does not have."""
+        if page_id not in self._by_id:
+            raise InputError(f"page '{page_id}' is not in this corpus", way_out="page ids look like 'PMC5502154#p6'")
+        return self._by_id[page_id]
+
+    def image_path(self, page_id: str) -> Path:
+        """Path of the page image."""
+        return self.folder / self.page(page_id).image
+
+    def layout(self, page_id: str) -> PageLayout:
+        """Words and regions of one page."""
+        home = str(Path(self.page(page_id).image).parent.parent)
+        return self._layouts(home)[page_id]
+
+    def _read_layouts(self, home: str) -> dict[str, PageLayout]:
+        path = self.folder / home / "layouts.jsonl.gz"
+        with gzip.open(path, "rb") as handle:
+            layouts = [PageLayout.from_json(line, source=str(path)) for line in handle]
+        return {layout.page_id: layout for layout in layouts}
+
+
+def _read(path: Path, record: type[_R]) -> tuple[_R, ...]:
+    if not path.is_file():
+        raise NotBuiltError(f"{path}: is missing", way_out="build the corpus again; finished articles are kept")
+    with path.open("rb") as handle:
+        return tuple(record.from_json(line, source=str(path)) for line in handle)

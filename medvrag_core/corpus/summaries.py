@@ -1,0 +1,122 @@
+"""Extractive page summaries of about 120 tokens; sentences of the page, so nothing can be invented.
+
+The paper lets Qwen2.5-VL-7B write summaries offline (section 3.1). A summary here names the article,
+then takes headings, captions and table heads, then sentences that are central to the page and
+differ from each other (maximal marginal relevance over TF-IDF).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from medvrag_core.corpus.store import CorpusStore
+from medvrag_core.records import Page, PageLayout, Summary
+from medvrag_core.runs.publish import write_text
+from medvrag_core.settings import CorpusSettings
+
+METHOD = "extractive-1"
+_WORD = re.compile(r"[^\W_]+(?:[.,/%-]?[^\W_]+)*")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-ZÀ-Ý0-9])")
+_LONGEST_CAPTION = 30
+_DIVERSITY = 0.5
+
+
+def summarize_pages(store: CorpusStore, settings: CorpusSettings) -> None:
+    """Write ``summaries.jsonl`` for every page of the store, deterministically."""
+    frequency: Counter[str] = Counter()
+    for page in store.pages:
+        frequency.update(set(_terms(page.text)))
+    rarity = {term: math.log(1 + len(store.pages) / count) for term, count in frequency.items()}
+    titles = {article.article_id: article.title for article in store.articles}
+    lines = []
+    for page in store.pages:
+        text = summarize(
+            page, store.layout(page.page_id), titles.get(page.article_id, ""), rarity, settings.summary_tokens
+        )
+        lines.append(Summary(page_id=page.page_id, text=text, method=METHOD).to_json() + "\n")
+    write_text(store.folder / "summaries.jsonl", "".join(lines))
+
+
+def summarize(page: Page, layout: PageLayout, title: str, rarity: dict[str, float], limit: int) -> str:
+    """Summary of one page in at most ``limit`` words and numbers.
+
+    Parameters
+    ----------
+    rarity : inverse document frequency by lower-case term
+    """
+    parts: list[str] = []
+    room = limit
+    heads = [f"{title}, page {page.number}."] if title else []
+    heads += [region.text for region in layout.regions if region.kind == "heading"][:3]
+    heads += [_cut(region.text, _LONGEST_CAPTION) for region in layout.regions if region.kind == "caption"][:4]
+    heads += _table_heads(layout)[:2]
+    for head in heads:
+        head = _cut(head, max(0, room - limit // 4))
+        if head and head not in parts:
+            parts.append(head)
+            room -= _length(head)
+    body = " ".join(region.text for region in layout.regions if region.kind == "text") or page.text
+    for sentence in central_sentences(body, rarity):
+        if _length(sentence) <= room:
+            parts.append(sentence)
+            room -= _length(sentence)
+        if room < 6:
+            break
+    return " ".join(parts) if parts else "This page holds no text that could be read."
+
+
+def central_sentences(text: str, rarity: dict[str, float], most: int = 8) -> list[str]:
+    """Sentences in order of choice: near the page's TF-IDF vector, far from those chosen before."""
+    sentences = [s.strip() for s in _SENTENCE.split(text) if 5 <= _length(s) <= 60]
+    vectors = [_weights(s, rarity) for s in sentences]
+    page = _weights(text, rarity)
+    chosen: list[int] = []
+    while len(chosen) < min(most, len(sentences)):
+        best = max(
+            (i for i in range(len(sentences)) if i not in chosen),
+            key=lambda i: (
+                _cosine(vectors[i], page)
+                - _DIVERSITY * max((_cosine(vectors[i], vectors[j]) for j in chosen), default=0.0),
+                -i,
+            ),
+        )
+        chosen.append(best)
+    return [sentences[i] for i in chosen]
+
+
+def _table_heads(layout: PageLayout) -> list[str]:
+    """First row of each table: rows that follow another row directly are its body."""
+    heads, before = [], ""
+    for region in layout.regions:
+        if region.kind == "table_row" and before != "table_row":
+            heads.append("Table: " + region.text.replace(" | ", ", "))
+        before = region.kind
+    return heads
+
+
+def _terms(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]
+
+
+def _weights(text: str, rarity: dict[str, float]) -> dict[str, float]:
+    counts = Counter(_terms(text))
+    weights = {term: count * rarity.get(term, 0.0) for term, count in counts.items()}
+    norm = math.sqrt(sum(w * w for w in weights.values())) or 1.0
+    return {term: w / norm for term, w in weights.items()}
+
+
+def _cosine(a: dict[str, float], b: dict[str, float]) -> float:
+    small, large = (a, b) if len(a) < len(b) else (b, a)
+    return sum(weight * large.get(term, 0.0) for term, weight in small.items())
+
+
+def _length(text: str) -> int:
+    return len(_WORD.findall(text))
+
+
+def _cut(text: str, words: int) -> str:
+    ends: Sequence[int] = [match.end() for match in _WORD.finditer(text)]
+    return text.strip() if len(ends) <= words else (text[: ends[words - 1]].strip() + " ..." if words > 0 else "")
