@@ -52,7 +52,9 @@ class EncoderSettings(StageSettings):
     name: Literal["embedded", "colqwen2.5"] = "embedded"
     model: str = Field("all-MiniLM-L6-v2", description="weights; for colqwen2.5 a hub id")
     revision: str = ""
-    dim: int = Field(128, description="width of one vector")
+    dim: int = Field(128, description="width of one vector; for the embedded encoder, of its dense part")
+    lexical_dim: int = Field(0, ge=0, multiple_of=4, description="width of the lexical part, embedded encoder only")
+    lexical_weight: float = Field(0.0, ge=0, le=1, description="length of the lexical part of a unit vector")
     vectors_per_page: int = Field(103, description="upper bound of vectors kept a page (paper: ~103)")
     query_prefix: str = Field("", description="ColQwen2.5 needs 'Query: ' (research note 6.4)")
     max_visual_tokens: int = 768

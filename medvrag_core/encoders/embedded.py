@@ -1,0 +1,225 @@
+"""The embedded CPU page encoder: about a hundred patch-like vectors a page, from the words on it and where they stand.
+
+It reads words (text layer or OCR), not pixels, so it cannot test what the paper claims about pixels; it
+is a baseline that runs on any laptop behind the interface of ColQwen2.5. Each patch is a short run of
+words in reading order with the box around them. Its vector has two parts inside one dot product:
+
+- *dense*: the mean of contextual MiniLM token vectors, centered on the corpus and projected by PCA;
+- *lexical*: a hashed sketch of the patch's stems and numbers weighted by rarity, so that doses, codes
+  and abbreviations count as exact terms.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medvrag_core.encoders.base import PageEncoder, PageInput
+from medvrag_core.encoders.minilm import NAME, WIDTH, Tokens, load_minilm, unit_rows
+from medvrag_core.errors import NotBuiltError, SettingsError
+from medvrag_core.records import Box, PageLayout, PageVectors
+from medvrag_core.settings import EncoderSettings, fingerprint
+
+VERSION = 1
+_SAMPLE_PAGES = 128
+_SKETCH_ENTRIES = 4
+_TERM = re.compile(r"[a-z]+|\d+(?:[.,]\d+)*|[^\W\d_]+")
+_WHOLE_PAGE: Box = (0.0, 0.0, 1.0, 1.0)
+
+
+class EmbeddedEncoder(PageEncoder):
+    """See the module. Rows have ``dim`` dense and ``lexical_dim`` lexical entries and unit length."""
+
+    def __init__(self, settings: EncoderSettings) -> None:
+        if settings.model != NAME:
+            raise SettingsError(f"encoder.model: '{settings.model}' is not embedded", way_out=f"use '{NAME}'")
+        if settings.dim > WIDTH:
+            raise SettingsError(f"encoder.dim: {settings.dim} is more than the {WIDTH} of {NAME}")
+        self.settings = settings
+        self.dim = settings.dim + settings.lexical_dim
+        self._mean = np.zeros(WIDTH, dtype=np.float32)
+        self._projection = np.eye(WIDTH, settings.dim, dtype=np.float32)
+        self._pages = 0
+        self._frequency: dict[str, int] = {}
+        self._sample: dict[str, Tokens] = {}
+
+    @property
+    def fingerprint(self) -> str:
+        """Algorithm, weights and settings; the fitted state is bound to the corpus by the vector store."""
+        return f"embedded-{VERSION}-{fingerprint(self.settings)}"
+
+    # --- fitted state ---------------------------------------------------------------------
+
+    def fit(self, pages: Iterable[PageInput]) -> None:
+        """Count in how many pages each term stands; learn mean and PCA from up to 128 pages spread over the corpus."""
+        given = list(pages) if not isinstance(pages, Sequence) else pages
+        step = max(1, math.ceil(len(given) / _SAMPLE_PAGES))
+        frequency: Counter[str] = Counter()
+        self._sample = {}
+        for number, page in enumerate(given):
+            frequency.update({term for word in page.layout.words for term in terms(word.text)})
+            if number % step == 0:
+                self._sample[page.page.page_id] = _page_tokens(page.layout)
+        self._pages, self._frequency = len(given), dict(sorted(frequency.items()))
+        rows = [t.vectors for t in self._sample.values() if len(t.vectors)]
+        if rows:
+            sample = np.concatenate(rows)
+            self._mean = sample.mean(axis=0)
+            centered = unit_rows(sample - self._mean).astype(np.float64)
+            _, directions = np.linalg.eigh(centered.T @ centered)
+            self._projection = _signed(directions[:, ::-1][:, : self.settings.dim]).astype(np.float32)
+
+    def save(self, folder: Path) -> None:
+        """Write mean, projection and document frequencies."""
+        np.save(folder / "mean.npy", self._mean)
+        np.save(folder / "projection.npy", self._projection)
+        counts = {"pages": self._pages, "frequency": self._frequency}
+        (folder / "terms.json").write_text(json.dumps(counts), encoding="utf-8")
+
+    def load(self, folder: Path) -> None:
+        """Read what :meth:`save` wrote; NotBuiltError names the folder if it is not there."""
+        if not (folder / "terms.json").is_file():
+            raise NotBuiltError(
+                f"{folder}: no state of the encoder", way_out="run notebook 02_indexing or `medvrag run`"
+            )
+        self._mean = np.load(folder / "mean.npy", allow_pickle=False)
+        self._projection = np.load(folder / "projection.npy", allow_pickle=False)
+        counts = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
+        self._pages, self._frequency = counts["pages"], counts["frequency"]
+
+    # --- encoding -------------------------------------------------------------------------
+
+    def encode_pages(self, pages: Iterable[PageInput]) -> Iterator[PageVectors]:
+        """See :class:`PageEncoder`; a page without words gets one vector for the whole page."""
+        for page in pages:
+            tokens = self._sample.pop(page.page.page_id, None) or _page_tokens(page.layout)
+            yield self._encode_page(page.layout, tokens)
+
+    def encode_query(self, text: str) -> NDArray[np.float32]:
+        """One row a token; tokens of stop words and punctuation are left out unless nothing else is there."""
+        words = (self.settings.query_prefix + text).split()
+        tokens = load_minilm().encode_words(words)
+        told = [terms(word) for word in words]
+        keep = np.array([bool(told[w]) for w in tokens.word_of], dtype=bool)
+        vectors, word_of = (
+            (tokens.vectors[keep], tokens.word_of[keep]) if keep.any() else (tokens.vectors, tokens.word_of)
+        )
+        if not len(vectors):
+            return self._joined(np.zeros((1, WIDTH), dtype=np.float32), [Counter()])
+        return self._joined(vectors, [Counter(told[w]) for w in word_of])
+
+    def _encode_page(self, layout: PageLayout, tokens: Tokens) -> PageVectors:
+        patches = word_runs(len(layout.words), self.settings.vectors_per_page)
+        patch_of_word = np.repeat(np.arange(len(patches)), [b - a for a, b in patches]).astype(np.int64)
+        if not len(tokens.vectors):
+            blank = self._joined(np.zeros((1, WIDTH), dtype=np.float32), [Counter()])
+            return PageVectors(layout.page_id, blank, np.array([_WHOLE_PAGE], dtype=np.float32))
+        patch_of_token = patch_of_word[tokens.word_of]
+        sums = np.zeros((len(patches), WIDTH), dtype=np.float32)
+        np.add.at(sums, patch_of_token, tokens.vectors)
+        counts = np.bincount(patch_of_token, minlength=len(patches))
+        filled = counts > 0
+        means = sums[filled] / counts[filled, None]
+        words = [layout.words[a:b] for (a, b), has in zip(patches, filled, strict=True) if has]
+        rows = self._joined(means, [Counter(t for word in run for t in terms(word.text)) for run in words])
+        boxes = np.array([_hull([word.box for word in run]) for run in words], dtype=np.float32)
+        return PageVectors(layout.page_id, rows, boxes)
+
+    def _joined(self, vectors: NDArray[np.float32], told: Sequence[Counter[str]]) -> NDArray[np.float32]:
+        """Dense and lexical part side by side, float32, shape (n, dim), unit rows."""
+        dense = unit_rows(unit_rows(vectors - self._mean) @ self._projection)
+        lexical = unit_rows(np.stack([self._sketch(counts) for counts in told]))
+        share = self.settings.lexical_weight
+        rows = np.concatenate([math.sqrt(1 - share * share) * dense, share * lexical], axis=1)
+        # A row without any known term has no lexical part; it must not count less than the others.
+        return unit_rows(rows)
+
+    def _sketch(self, counts: Counter[str]) -> NDArray[np.float32]:
+        """Count sketch of rarity-weighted terms, float32, shape (lexical_dim,)."""
+        sketch = np.zeros(self.settings.lexical_dim, dtype=np.float32)
+        for term, count in counts.items():
+            places, signs = _places(term, self.settings.lexical_dim)
+            sketch[places] += signs * (self._rarity(term) * math.sqrt(count))
+        return sketch
+
+    def _rarity(self, term: str) -> float:
+        """Inverse document frequency as in BM25."""
+        seen = self._frequency.get(term, 0)
+        return math.log(1 + (self._pages - seen + 0.5) / (seen + 0.5))
+
+
+def word_runs(words: int, at_most: int) -> list[tuple[int, int]]:
+    """Cut ``words`` into equal runs in reading order, ``at_most`` of them.
+
+    >>> word_runs(5, 2), word_runs(2, 103)
+    ([(0, 3), (3, 5)], [(0, 1), (1, 2)])
+    """
+    count = min(words, at_most)
+    cuts = [math.ceil(k * words / count) for k in range(count + 1)] if count else [0]
+    return list(pairwise(cuts))
+
+
+@lru_cache(maxsize=100_000)
+def terms(word: str) -> tuple[str, ...]:
+    """Stems and numbers in a word as printed, without stop words.
+
+    >>> terms("(IL-6),"), terms("Monitoring"), terms("2.5"), terms("the")
+    (('il', '6'), ('monitor',), ('2.5',), ())
+    """
+    from bm25s.stopwords import STOPWORDS_EN
+
+    found = []
+    for term in _TERM.findall(word.lower()):
+        if term not in STOPWORDS_EN:
+            found.append(_stem(term) if term.isalpha() and len(term) > 3 else term)
+    return tuple(found)
+
+
+def _stem(term: str) -> str:
+    return str(_stemmer().stemWord(term))
+
+
+@lru_cache(maxsize=1)
+def _stemmer() -> Any:
+    import snowballstemmer
+
+    return snowballstemmer.stemmer("english")
+
+
+@lru_cache(maxsize=200_000)
+def _places(term: str, dim: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Entries and signs of a term in the sketch, the same on every machine."""
+    digest = hashlib.blake2b(term.encode(), digest_size=8 * _SKETCH_ENTRIES).digest()
+    numbers = np.frombuffer(digest, dtype="<u8")
+    # Each entry falls into its own quarter of the sketch, so entries of one term never collide.
+    quarter = dim // _SKETCH_ENTRIES
+    places = (numbers % np.uint64(quarter)).astype(np.int64) + quarter * np.arange(_SKETCH_ENTRIES)
+    signs = np.where((numbers >> np.uint64(63)) == 1, 1.0, -1.0).astype(np.float32)
+    return places, signs / np.float32(math.sqrt(_SKETCH_ENTRIES))
+
+
+def _page_tokens(layout: PageLayout) -> Tokens:
+    return load_minilm().encode_words([word.text for word in layout.words])
+
+
+def _hull(boxes: Sequence[Box]) -> Box:
+    columns = list(zip(*boxes, strict=True))
+    return (min(columns[0]), min(columns[1]), max(columns[2]), max(columns[3]))
+
+
+def _signed(directions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give each direction the sign that makes its largest entry positive, so that PCA is repeatable."""
+    largest = np.abs(directions).argmax(axis=0)
+    signed: NDArray[np.float64] = directions * np.sign(directions[largest, np.arange(directions.shape[1])])
+    return signed
