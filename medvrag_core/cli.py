@@ -14,7 +14,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 import yaml
 
@@ -75,10 +74,10 @@ def run(
                 traces = answer_all(system, resources, asked)
             finally:
                 resources.close()
-            report = run_report(traces)
+            report = run_report(traces, expected=len(asked))
             write_text(out / "report.json", report.model_dump_json(indent=1) + "\n")
             stage.add(out / "report.json")
-            stage.measure(system=system, **report.model_dump(mode="json"))
+            stage.measure(**report.model_dump(mode="json"))
     typer.echo(report.model_dump_json(indent=1) if as_json else _report_text(report.model_dump(), out))
     if not report.complete:
         raise typer.Exit(3)
@@ -249,16 +248,17 @@ def main() -> None:
     except MedvragError as error:
         typer.echo(f"medvrag: {error}", err=True)
         code = error.exit_code
-    except click.exceptions.Exit as error:
-        code = error.exit_code
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         typer.echo("medvrag: stopped; finished work is kept, the same command goes on from here", err=True)
         code = 130
     except BrokenPipeError:
         code = 0
+    except Exception as error:
+        # A usage error: typer shows it itself, but does not export the class.
+        if not hasattr(error, "show"):
+            raise
+        error.show()
+        code = 2
     sys.exit(code or 0)
 
 

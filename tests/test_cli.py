@@ -108,7 +108,7 @@ class TestBadInput:
     def test_a_question_without_a_field(self, made_pdfs: Path, tmp_path: Path) -> None:
         path = tmp_path / "q.jsonl"
         path.write_text('{"id": "x", "question": "?", "options": {"A": "1", "B": "2"}, "answer": "A"}\n{"id": "y"}\n')
-        fails("'question'", "run", "--source", made_pdfs, "--questions", path, "--out", tmp_path / "r")
+        fails("'answer' is missing", "run", "--source", made_pdfs, "--questions", path, "--out", tmp_path / "r")
         fails("line 2", "run", "--source", made_pdfs, "--questions", path, "--out", tmp_path / "r")
         assert not (tmp_path / "r").exists()
 

@@ -107,17 +107,16 @@ class EmbeddedEncoder(PageEncoder):
             yield self._encode_page(page.layout, tokens)
 
     def encode_query(self, text: str) -> NDArray[np.float32]:
-        """One row a token; tokens of stop words and punctuation are left out unless nothing else is there."""
+        """One row a word (its word pieces averaged); stop words and punctuation only count if nothing else is there."""
         words = (self.settings.query_prefix + text).split()
         tokens = load_minilm().encode_words(words)
         told = [terms(word) for word in words]
-        keep = np.array([bool(told[w]) for w in tokens.word_of], dtype=bool)
-        vectors, word_of = (
-            (tokens.vectors[keep], tokens.word_of[keep]) if keep.any() else (tokens.vectors, tokens.word_of)
-        )
-        if not len(vectors):
+        encoded = set(tokens.word_of.tolist())
+        keep = [w for w in range(len(words)) if w in encoded and told[w]] or sorted(encoded)
+        if not keep:
             return self._joined(np.zeros((1, WIDTH), dtype=np.float32), [Counter()])
-        return self._joined(vectors, [Counter(told[w]) for w in word_of])
+        means = np.stack([tokens.vectors[tokens.word_of == w].mean(axis=0) for w in keep])
+        return self._joined(means, [Counter(told[w]) for w in keep])
 
     def _encode_page(self, layout: PageLayout, tokens: Tokens) -> PageVectors:
         patches = word_runs(len(layout.words), self.settings.vectors_per_page)
@@ -130,7 +129,7 @@ class EmbeddedEncoder(PageEncoder):
         np.add.at(sums, patch_of_token, tokens.vectors)
         counts = np.bincount(patch_of_token, minlength=len(patches))
         filled = counts > 0
-        means = sums[filled] / counts[filled, None]
+        means = sums[filled] / counts[filled, None].astype(np.float32)
         words = [layout.words[a:b] for (a, b), has in zip(patches, filled, strict=True) if has]
         rows = self._joined(means, [Counter(t for word in run for t in terms(word.text)) for run in words])
         boxes = np.array([_hull([word.box for word in run]) for run in words], dtype=np.float32)

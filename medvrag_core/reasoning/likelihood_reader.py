@@ -17,7 +17,7 @@ from medvrag_core.reasoning.passages import evidence_passages
 from medvrag_core.reasoning.reader import Reader
 from medvrag_core.reasoning.support import PassageIndex, best_passages, shown_text
 from medvrag_core.records import ReaderInput, ReaderReply
-from medvrag_core.settings import ReaderSettings
+from medvrag_core.settings import ModelSettings, ReaderSettings
 
 VERSION = "likelihood-1"
 CONTEXT_CHARACTERS = 2_100  # about 600 tokens, which one CPU thread reads in a few seconds
@@ -30,20 +30,23 @@ class LikelihoodReader(Reader):
     Parameters
     ----------
     settings : ``margin`` is the lead in probability that the best option needs before the last round
-    scorer : a scorer over a running server; by default SmolLM2 is started with the first question
+    model : ``base_url`` of a running llama.cpp server; empty starts SmolLM2 with the first question
     """
 
     name = "likelihood"
 
-    def __init__(self, settings: ReaderSettings, scorer: OptionScorer | None = None) -> None:
+    def __init__(self, settings: ReaderSettings, model: ModelSettings | None = None) -> None:
         self.settings = settings
-        self._scorer = scorer
+        self.model = model or ModelSettings()
+        self._scorer: OptionScorer | None = None
         self._server: LocalServer | None = None
 
     @property
     def fingerprint(self) -> str:
         """Digest of the version, the model and the margin."""
-        return digest(VERSION, MODEL, str(CONTEXT_CHARACTERS), str(TEMPERATURE), str(self.settings.margin))
+        return digest(
+            VERSION, self.model.model or MODEL, str(CONTEXT_CHARACTERS), str(TEMPERATURE), str(self.settings.margin)
+        )
 
     def read(self, given: ReaderInput) -> ReaderReply:
         """Answer or ask, in the production format.
@@ -65,20 +68,24 @@ class LikelihoodReader(Reader):
             probability=softmax(by_label, TEMPERATURE),
             basis="likeliest to the language model",
         )
-        return ReaderReply(text=reply_text(given, judgement, self.settings.margin), model=MODEL)
+        return ReaderReply(text=reply_text(given, judgement, self.settings.margin), model=self.model.model or MODEL)
 
     def close(self) -> None:
-        """Stop the server if this reader started it."""
+        """Close the connection, and the server if this reader started it."""
+        if self._scorer is not None:
+            self._scorer.close()
         if self._server is not None:
-            if self._scorer is not None:
-                self._scorer.close()
             self._server.close()
-            self._server = self._scorer = None
+        self._server = self._scorer = None
 
     def _open(self) -> OptionScorer:
         if self._scorer is None:
-            self._server = LocalServer()
-            self._scorer = OptionScorer(self._server.root)
+            if self.model.base_url:
+                root = self.model.base_url.rstrip("/").removesuffix("/v1")
+            else:
+                self._server = LocalServer()
+                root = self._server.root
+            self._scorer = OptionScorer(root, timeout_s=self.model.timeout_s)
         return self._scorer
 
 
