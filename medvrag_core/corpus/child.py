@@ -281,9 +281,18 @@ def capped_dpi(width_pt: float, height_pt: float, dpi: float, max_pixels: int) -
 
 
 def page_text(regions: tuple[Region, ...]) -> str:
-    """Text of a page, one region a paragraph; a table counts once, by its rows."""
-    parts = [r.text.replace(" | ", " ") if r.kind == "table_row" else r.text for r in regions if r.kind != "table"]
-    return "\n".join(part for part in parts if part)
+    """Text of a page: a blank line between regions, the rows of a table on lines of their own.
+
+    Cells stay apart by `` | ``, so that a reader can tell a row from a sentence; a table counts once, by its rows.
+    """
+    text, before = "", ""
+    for region in regions:
+        if region.kind == "table" or not region.text:
+            continue
+        gap = "\n" if region.kind == before == "table_row" else "\n\n"
+        text += (gap if text else "") + region.text
+        before = region.kind
+    return text
 
 
 def front_matter(metadata: dict[str, Any], page: PageLines) -> FrontMatter:

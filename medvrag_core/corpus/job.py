@@ -7,7 +7,7 @@ from typing import Literal
 from medvrag_core.records import Article, LedgerEntry, Page, PageLayout, Record
 from medvrag_core.settings import CorpusSettings, StageSettings
 
-STORE_FORMAT = 1
+STORE_FORMAT = 2
 MIN_SIDE = 16
 """Pixels; a page image with a shorter side is taken as a failed rendering."""
 

@@ -145,6 +145,11 @@ class FlowchartArt:
                     near = self._neighbors(cell)[side] or [cell]
                     wanted.append(sum(other.x for other in near) / len(near))
                 _settle(row, wanted, room)
+        cells = [cell for row in self.rows for cell in row]
+        left = min(cell.x - cell.width / 2 for cell in cells)
+        right = max(cell.x + cell.width / 2 for cell in cells)
+        for cell in cells:
+            cell.x += (room - left - right) / 2
 
     def _ports(self) -> None:
         """Spread the ends of arrows along the edge of a box so that no two share a line."""

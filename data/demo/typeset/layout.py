@@ -167,8 +167,8 @@ def _stack(layout: Layout, flowables: Iterable[Any], top: float) -> float:
     for flowable in flowables:
         top -= flowable.wrap(TEXT_WIDTH, PAGE_HEIGHT)[1]
         layout.placed.append(Placed(layout.pages, MARGIN, top, TEXT_WIDTH, flowable))
-        top -= _INSIDE_FLOAT
-    return top + _INSIDE_FLOAT
+        top -= max(_INSIDE_FLOAT, flowable.getSpaceAfter())
+    return top
 
 
 def _place_page_floats(layout: Layout, state: _State, top: float) -> tuple[_State, float]:
@@ -240,8 +240,7 @@ def _fill(state: _State, page: int, top: float, height: float) -> _Filled:
                 else:
                     waiting.append(item)
                 continue
-            need = item.height + (_AFTER_HEADING if item.heading else 0.0)
-            if need <= room:
+            if item.height + _company(queue, last_column=column == 1) <= room:
                 y, after_float = put(item, x, y, before), False
                 queue.pop(0)
                 continue
@@ -254,8 +253,27 @@ def _fill(state: _State, page: int, top: float, height: float) -> _Filled:
             if parts:
                 put(parts[0], x, y, before)
                 queue[0] = parts[1]
-            break
+                break
+            ahead = next((at for at, other in enumerate(queue) if other.floating), None)
+            if ahead is None or waiting or queue[ahead].width > COLUMN:
+                break
+            if queue[ahead].height + _AROUND_FLOAT > y - floor or y == top:
+                break
+            # The next float closes a gap that the text cannot fill.
+            y, after_float = put(queue.pop(ahead), x, y, _AROUND_FLOAT), True
     return _Filled(_State(tuple(queue), tuple(waiting), tuple(wide)), placed, anchors, lowest)
+
+
+def _company(queue: list[_Item], *, last_column: bool) -> float:
+    """Room that the first item wants below it: a heading takes the start of its text along (points)."""
+    if not queue[0].heading:
+        return 0.0
+    follower = next((item for item in queue[1:] if not item.floating), None)
+    if follower is None:
+        return 0.0
+    if follower.heading or (follower.anchor and last_column):
+        return follower.height + follower.before
+    return _AFTER_HEADING
 
 
 def _split(item: _Item, room: float) -> list[_Item]:

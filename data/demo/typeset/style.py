@@ -34,7 +34,7 @@ HEADINGS = {
 CAPTION = ParagraphStyle("caption", fontName=SANS, fontSize=8.0, leading=9.8)
 NOTE = ParagraphStyle("note", fontName=SANS, fontSize=7.0, leading=8.6, textColor=HexColor("#4a5661"))
 KICKER = ParagraphStyle("kicker", fontName=f"{SANS}-Bold", fontSize=8.0, leading=10.0, textColor=_ACCENT)
-TITLE = ParagraphStyle("title", fontName=f"{SANS}-Bold", fontSize=17.0, leading=20.0)
+TITLE = ParagraphStyle("title", fontName=f"{SANS}-Bold", fontSize=17.0, leading=20.0, spaceAfter=10.0)
 ABSTRACT = ParagraphStyle(
     "abstract",
     parent=BODY,
@@ -44,5 +44,6 @@ ABSTRACT = ParagraphStyle(
     borderPadding=(4, 5, 5, 5),
     leftIndent=5,
     rightIndent=5,
+    spaceAfter=9.0,
 )
-KEYWORDS = ParagraphStyle("keywords", fontName=SANS, fontSize=8.0, leading=10.5, leftIndent=5, spaceBefore=5)
+KEYWORDS = ParagraphStyle("keywords", fontName=SANS, fontSize=8.0, leading=10.5, leftIndent=5)
