@@ -277,7 +277,13 @@ def capped_dpi(width_pt: float, height_pt: float, dpi: float, max_pixels: int) -
         raise ValueError(f"page size {width_pt} x {height_pt} pt is not a size")
     wide, high = width_pt * dpi / 72 + 1, height_pt * dpi / 72 + 1
     shrink = min(1.0, math.sqrt(max_pixels / (wide * high)), _MAX_SIDE / max(wide, high))
-    return dpi if shrink == 1.0 else dpi * shrink
+    if shrink == 1.0:
+        return dpi
+    dpi *= shrink
+    # The renderer rounds both sides up, which can put a page a row over the cap.
+    while math.ceil(width_pt * dpi / 72) * math.ceil(height_pt * dpi / 72) > max_pixels and dpi > 1:
+        dpi *= 0.9995
+    return dpi
 
 
 def page_text(regions: tuple[Region, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ class Bm25Index:
         self.page_ids = np.array(page_ids)
         tokens = [tokenize(text) for text in texts]
         self._vocabulary = {word for words in tokens for word in words}
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it would report every index it builds
         self._bm25 = bm25s.BM25(k1=0.9, b=0.4)
         if self._vocabulary:
             self._bm25.index(tokens, show_progress=False)
