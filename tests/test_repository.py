@@ -93,9 +93,7 @@ def test_parameters_are_typed_and_explained(path: Path) -> None:
     tagged = [cell for cell in cells_of(path) if "parameters" in cell["metadata"].get("tags", [])]
     assert len(tagged) == 1
     for line in filter(None, source_of(tagged[0]).splitlines()):
-        assert re.fullmatch(r"\w+: (str|int|float|bool) = .+  # .+", line), (
-            f"not 'name: type = value  # why': {line}"
-        )
+        assert re.fullmatch(r"\w+: (str|int|float|bool) = .+  # .+", line), f"not 'name: type = value  # why': {line}"
 
 
 # --- installation -----------------------------------------------------------------------

@@ -47,7 +47,11 @@ def _undecided(judgement: Judgement) -> list[str]:
 
 
 def _once(words: Iterable[str]) -> list[str]:
-    return list({word.casefold(): word for word in reversed(list(words))}.values())[::-1]
+    """Words in the order and spelling of their first occurrence."""
+    first: dict[str, str] = {}
+    for word in words:
+        first.setdefault(word.casefold(), word)
+    return list(first.values())
 
 
 def _folded(text: str) -> str:
