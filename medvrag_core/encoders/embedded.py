@@ -31,7 +31,8 @@ from medvrag_core.errors import NotBuiltError, SettingsError
 from medvrag_core.records import Box, PageLayout, PageVectors
 from medvrag_core.settings import EncoderSettings, fingerprint
 
-VERSION = 1
+VERSION = 2
+_QUESTION_WORDS = frozenset({"did", "do", "does", "how", "what", "when", "where", "which", "who", "why"})
 _SAMPLE_PAGES = 128
 _SKETCH_ENTRIES = 4
 _TERM = re.compile(r"[a-z]+|\d+(?:[.,]\d+)*|[^\W\d_]+")
@@ -129,7 +130,7 @@ class EmbeddedEncoder(PageEncoder):
         np.add.at(sums, patch_of_token, tokens.vectors)
         counts = np.bincount(patch_of_token, minlength=len(patches))
         filled = counts > 0
-        means = sums[filled] / counts[filled, None].astype(np.float32)
+        means: NDArray[np.float32] = (sums[filled] / counts[filled, None]).astype(np.float32)
         words = [layout.words[a:b] for (a, b), has in zip(patches, filled, strict=True) if has]
         rows = self._joined(means, [Counter(t for word in run for t in terms(word.text)) for run in words])
         boxes = np.array([_hull([word.box for word in run]) for run in words], dtype=np.float32)
@@ -147,6 +148,8 @@ class EmbeddedEncoder(PageEncoder):
     def _sketch(self, counts: Counter[str]) -> NDArray[np.float32]:
         """Count sketch of rarity-weighted terms, float32, shape (lexical_dim,)."""
         sketch = np.zeros(self.settings.lexical_dim, dtype=np.float32)
+        if not len(sketch):
+            return sketch
         for term, count in counts.items():
             places, signs = _places(term, self.settings.lexical_dim)
             sketch[places] += signs * (self._rarity(term) * math.sqrt(count))
@@ -180,7 +183,7 @@ def terms(word: str) -> tuple[str, ...]:
 
     found = []
     for term in _TERM.findall(word.lower()):
-        if term not in STOPWORDS_EN:
+        if term not in STOPWORDS_EN and term not in _QUESTION_WORDS:
             found.append(_stem(term) if term.isalpha() and len(term) > 3 else term)
     return tuple(found)
 

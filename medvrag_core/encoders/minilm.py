@@ -138,13 +138,17 @@ class MiniLmTextEncoder(TextEncoder):
 
     def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See :class:`TextEncoder`."""
-        return np.stack([self.encode_query(text) for text in texts])
+        rows = np.zeros((len(texts), WIDTH), dtype=np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            row[:] = self.encode_query(text)
+        return rows
 
     def encode_query(self, text: str) -> NDArray[np.float32]:
         """See :class:`TextEncoder`; an empty text is the zero vector."""
         vectors = load_minilm().encode_words(text.split()).vectors
         mean = vectors.mean(axis=0, keepdims=True) if len(vectors) else np.zeros((1, WIDTH), dtype=np.float32)
-        return unit_rows(mean)[0]
+        vector: NDArray[np.float32] = unit_rows(mean)[0]
+        return vector
 
 
 def _windows(word_of: NDArray[np.int64], breaks: frozenset[int]) -> list[tuple[int, int]]:

@@ -17,6 +17,7 @@ from medvrag_core.records import PageVectors, Record
 from medvrag_core.runs.publish import sha256_of, whole_file, whole_folder, write_text
 
 SHARD_PAGES = 64
+_Shard = tuple[NDArray[np.float16], NDArray[np.float16], NDArray[np.int64]]
 
 
 class ShardEntry(Record):
@@ -47,7 +48,7 @@ class VectorStore:
     boxes : float32, shape (rows, 4)
     """
 
-    def __init__(self, manifest: VectorManifest, arrays: Sequence[tuple[NDArray, NDArray, NDArray]]) -> None:
+    def __init__(self, manifest: VectorManifest, arrays: Sequence[_Shard]) -> None:
         self.manifest = manifest
         self.page_ids: tuple[str, ...] = tuple(p for shard in manifest.shards for p in shard.page_ids)
         counts = np.concatenate([lengths for _, _, lengths in arrays])
@@ -154,6 +155,6 @@ def _write_shard(file: Path, pages: Iterator[PageVectors]) -> None:
         )
 
 
-def _read_shard(file: Path) -> tuple[NDArray, NDArray, NDArray]:
+def _read_shard(file: Path) -> _Shard:
     with np.load(file, allow_pickle=False) as arrays:
         return arrays["vectors"], arrays["boxes"], arrays["lengths"]

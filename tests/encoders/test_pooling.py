@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.encoders.pooling import pool_vectors
@@ -15,6 +15,7 @@ def made_page(patches: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), corners
 
 
+@settings(deadline=None)
 @given(patches=st.integers(1, 60), at_most=st.integers(1, 70), seed=st.integers(0, 1000))
 def test_every_patch_lies_in_one_cluster_whose_box_holds_it(patches: int, at_most: int, seed: int) -> None:
     vectors, boxes = made_page(patches, seed)
