@@ -101,6 +101,8 @@ def _ensure_article(document: SourceDocument, folder: Path, settings: CorpusSett
         return
     if _is_done(folder / relative, digest, settings):
         return
+    # From here on the index no longer fits the articles; without a manifest nobody takes it for whole.
+    (folder / "manifest.json").unlink(missing_ok=True)
     try:
         with whole_folder(folder / relative) as fresh:
             outcome, pages = render_document(document, fresh, settings, sha256=digest, image_prefix=relative, stop=stop)

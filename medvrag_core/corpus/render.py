@@ -30,6 +30,7 @@ class StoppedError(MedvragError):
 class _Story:
     """What is known of a file while its child, or several children in turn, work on it."""
 
+    started: bool = False
     pages: int | None = None
     notes: list[tuple[int, Note]] = field(default_factory=list)
     front: FrontMatter = field(default_factory=FrontMatter)
@@ -57,7 +58,7 @@ def render_document(
     Raises
     ------
     StoppedError : ``stop`` was set
-    MedvragError : no space is left on the disk
+    MedvragError : no space is left on the disk, or the renderer itself does not start
     """
     story = _Story()
     failures = 0
@@ -68,6 +69,12 @@ def render_document(
         if failure is None:
             continue
         failures += 1
+        if not story.started:
+            # Not the fault of this file: storing it as refused would hide a broken installation.
+            raise MedvragError(
+                f"the page renderer does not start ({failure.detail})",
+                way_out="raise corpus.memory_mb, or see what `python -m medvrag_core.corpus.child </dev/null` prints",
+            )
         if story.pages is None:
             story.notes.append((0, failure))
             story.refused = True

@@ -71,7 +71,8 @@ class ColQwenEncoder(PageEncoder):
     def encode_query(self, text: str) -> NDArray[np.float32]:
         """See :class:`PageEncoder`; queries are encoded one by one, so nothing is padded."""
         given = self._processor.process_queries([text])
-        return self._embed(given)[0]
+        rows: NDArray[np.float32] = self._embed(given)[0]
+        return rows
 
     def _encode_batch(self, batch: list[PageInput]) -> Iterator[PageVectors]:
         from PIL import Image

@@ -130,9 +130,9 @@ def _one_round(
         summaries_shown=tuple(s.page_id for s in summaries),
         bank_before=bank,
         reply=reply,
-        parsed=parse_reply(reply.text, question.options),
+        parsed=parse_reply(reply.text, question.options, must_answer=must_answer),
         times=times,
-        flags=("filter_fallback",) if any(call.fallback for call in decision.calls) else (),
+        flags=(*reply.flags, *(("filter_fallback",) if any(call.fallback for call in decision.calls) else ())),
     )
 
 

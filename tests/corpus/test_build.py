@@ -15,7 +15,7 @@ from medvrag_core.corpus.build import article_folder, build_corpus
 from medvrag_core.corpus.exclusion import listed_articles, pages_with_question_text
 from medvrag_core.corpus.source import FolderSource
 from medvrag_core.corpus.store import CorpusStore
-from medvrag_core.errors import InputError, MismatchError, NotBuiltError
+from medvrag_core.errors import InputError, MedvragError, MismatchError, NotBuiltError
 from medvrag_core.records import Question
 from medvrag_core.settings import CorpusSettings
 
@@ -103,6 +103,21 @@ def test_p1_a_killed_build_goes_on_and_ends_the_same(pdfs: Path, tmp_path: Path)
     with pytest.raises(NotBuiltError):
         CorpusStore.open(tmp_path / "c")
     assert build(pdfs, tmp_path / "c").fingerprint == build(pdfs, tmp_path / "fresh").fingerprint
+
+
+def test_a_renderer_that_cannot_start_is_no_fault_of_the_files(pdfs: Path, tmp_path: Path) -> None:
+    with pytest.raises(MedvragError, match="renderer does not start"):
+        build(pdfs, tmp_path / "c", QUICK.model_copy(update={"memory_mb": 60}))
+    assert len(build(pdfs, tmp_path / "c").pages) == 5
+
+
+def test_s1_a_page_that_takes_too_long_costs_that_page(pdfs: Path, tmp_path: Path) -> None:
+    store = build(pdfs, tmp_path / "a", QUICK.model_copy(update={"seconds_per_page": 30.0}))
+    with pytest.raises(InputError, match="no usable page"):
+        build(pdfs, tmp_path / "b", QUICK.model_copy(update={"seconds_per_page": 0.0}))
+    assert "time_limit" in (tmp_path / "b" / "ledger.jsonl").read_text()
+    # Larger limits give such files another try.
+    assert build(pdfs, tmp_path / "b").fingerprint == store.fingerprint
 
 
 class TestBadFiles:

@@ -19,7 +19,7 @@ class TimelineArt:
         widest = max(text_width(date, bold=True) for date in dates)
         self.axis = min(widest, max(width * 0.3, *(longest_word(date, bold=True) for date in dates))) + 9
         self.rows = [
-            (wrap(date, self.axis - 9, bold=True), wrap(text, width - self.axis - 9)) for date, text in figure.events
+            (wrap(date, self.axis - 8.5, bold=True), wrap(text, width - self.axis - 9)) for date, text in figure.events
         ]
         self.heights = [max(len(date), len(text)) * LEADING + 7 for date, text in self.rows]
         self.height = sum(self.heights) + 2

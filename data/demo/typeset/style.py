@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reportlab.lib.colors import HexColor
-from reportlab.lib.enums import TA_JUSTIFY
+from reportlab.lib.enums import TA_JUSTIFY, TA_LEFT
 from reportlab.lib.styles import ParagraphStyle
 
 from typeset.fonts import SANS, SERIF, register
@@ -24,7 +24,7 @@ BODY = ParagraphStyle(
     spaceShrinkage=0.06,
     splitLongWords=0,
 )
-BULLET = ParagraphStyle("bullet", parent=BODY, leftIndent=10, bulletIndent=1, spaceBefore=2.5)
+BULLET = ParagraphStyle("bullet", parent=BODY, alignment=TA_LEFT, leftIndent=10, bulletIndent=1, spaceBefore=2.5)
 HEADINGS = {
     2: ParagraphStyle(
         "heading2", fontName=f"{SANS}-Bold", fontSize=10.8, leading=13.0, textColor=_ACCENT, spaceBefore=11.0
