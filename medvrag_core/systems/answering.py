@@ -107,11 +107,12 @@ def answering_settings(profile: Profile) -> Profile:
 
 
 def answering_fingerprint(name: str, resources: Resources) -> str:
-    """One digest of all that shapes an answer: settings, corpus, and the reader's own version."""
+    """One digest of all that shapes an answer: settings, corpus, encoder, and the reader's own version."""
     parts = (
         name,
         fingerprint(answering_settings(resources.profile)),
         resources.store.fingerprint,
+        resources.vectors.manifest.encoder,
         resources.reader.fingerprint,
     )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
