@@ -166,7 +166,9 @@ def _follow(
 def _take(message: Message, story: _Story) -> None:
     if message.event == "disk":
         raise MedvragError("no space left on the disk", way_out="free some space and run again; finished work is kept")
-    if message.event == "opened":
+    if message.event == "ready":
+        story.started = True
+    elif message.event == "opened":
         if story.pages is None:
             story.notes += [(0, note) for note in message.notes]
         story.pages = message.pages

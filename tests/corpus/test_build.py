@@ -111,15 +111,6 @@ def test_a_renderer_that_cannot_start_is_no_fault_of_the_files(pdfs: Path, tmp_p
     assert len(build(pdfs, tmp_path / "c").pages) == 5
 
 
-def test_s1_a_page_that_takes_too_long_costs_that_page(pdfs: Path, tmp_path: Path) -> None:
-    store = build(pdfs, tmp_path / "a", QUICK.model_copy(update={"seconds_per_page": 30.0}))
-    with pytest.raises(InputError, match="no usable page"):
-        build(pdfs, tmp_path / "b", QUICK.model_copy(update={"seconds_per_page": 0.0}))
-    assert "time_limit" in (tmp_path / "b" / "ledger.jsonl").read_text()
-    # Larger limits give such files another try.
-    assert build(pdfs, tmp_path / "b").fingerprint == store.fingerprint
-
-
 class TestBadFiles:
     def test_bc35_p8_bad_files_are_named_and_good_neighbors_unharmed(self, pdfs: Path, tmp_path: Path) -> None:
         clean = build(pdfs, tmp_path / "clean")

@@ -95,6 +95,19 @@ def test_a_chapter_with_an_error_output_is_not_published(run: Path, tmp_path: Pa
         stage_book(run, BOOK, tmp_path / "stage")
 
 
+def test_imports_and_injected_parameters_are_folded_and_the_note_comes_first(run: Path, tmp_path: Path) -> None:
+    path = run / "notebooks" / "03_filter.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    done = {"papermill": {"status": "completed"}}
+    notebook.cells.insert(1, new_code_cell("import this", execution_count=1, metadata=done))
+    nbformat.write(notebook, path)
+    stage_book(run, BOOK, tmp_path / "stage")
+    staged = nbformat.read(tmp_path / "stage" / "chapters" / "03_filter.ipynb", as_version=4)
+    assert "What made these numbers" in staged.cells[1].source
+    folded = [cell.source for cell in staged.cells if "hide-input" in cell.metadata.get("tags", [])]
+    assert folded == ["import this", 'run_id = "demo"']
+
+
 def test_a_folder_that_is_no_book_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no _config\.yml"):
         build_book(run, tmp_path, tmp_path / "out")

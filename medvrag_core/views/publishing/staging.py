@@ -83,14 +83,17 @@ def _passed(run: Path, name: str) -> Any:
 
 
 def _dressed(notebook: Any, record: RunRecord) -> Any:
-    """Add the provenance note, hide injected parameters, drop papermill's absolute paths."""
+    """Add the provenance note, fold imports and injected parameters, drop papermill's absolute paths."""
     from nbformat.v4 import new_markdown_cell
 
     notebook.metadata.pop("papermill", None)
+    imports = True
     for cell in notebook.cells:
         cell.metadata.pop("papermill", None)
-        if "injected-parameters" in cell.metadata.get("tags", []):
-            cell.metadata["tags"] = ["injected-parameters", "hide-input"]
+        tags = cell.metadata.get("tags", [])
+        imports = imports and "parameters" not in tags
+        if cell.cell_type == "code" and (imports or "injected-parameters" in tags):
+            cell.metadata["tags"] = [*tags, "hide-input"]
     notebook.cells.insert(1, new_markdown_cell(provenance_note(record)))  # type: ignore[no-untyped-call]
     return notebook
 
