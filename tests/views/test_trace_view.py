@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import re
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -24,6 +24,9 @@ from medvrag_core.records import (
 )
 from medvrag_core.views.markup import escape
 from medvrag_core.views.trace_view import TraceView
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 PAYLOADS = [
     "<script>boom()</script>",
@@ -150,29 +153,23 @@ def test_page_images_are_embedded_small_and_missing_ones_are_said(tmp_path: Path
 
 
 @pytest.mark.browser
-def test_in_a_browser_rounds_switch_and_payloads_stay_text(tmp_path: Path) -> None:
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no Chromium on this machine")
+def test_in_a_browser_rounds_switch_and_payloads_stay_text(chromium: Browser, tmp_path: Path) -> None:
     views = "".join(TraceView(trace_of(p)).html for p in PAYLOADS)
     (tmp_path / "t.html").write_text(
         f"<!doctype html><meta charset=utf-8><script>boom=()=>{{window.hit=1}}</script>{views}", encoding="utf-8"
     )
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"])
-        page = browser.new_page()
-        seen: list[str] = []
-        page.on("request", lambda r: seen.append(r.url))
-        page.on("console", lambda m: seen.append(m.text))
-        page.goto((tmp_path / "t.html").as_uri())
-        shown = "[...document.querySelectorAll('.round')].map(e => getComputedStyle(e).display != 'none')"
-        assert page.evaluate(shown) == [True, False] * len(PAYLOADS)
-        page.locator("article").nth(1).locator("label").nth(1).click()
-        assert page.evaluate(shown)[:4] == [True, False, False, True]
-        page.keyboard.press("ArrowLeft")
-        page.keyboard.press("Enter")
-        assert page.evaluate(shown) == [True, False] * len(PAYLOADS)
-        assert page.evaluate("window.hit") is None
-        assert [url for url in seen if not url.startswith("file:")] == []
-        browser.close()
+    page = chromium.new_page()
+    seen: list[str] = []
+    page.on("request", lambda r: seen.append(r.url))
+    page.on("console", lambda m: seen.append(m.text))
+    page.goto((tmp_path / "t.html").as_uri())
+    shown = "[...document.querySelectorAll('.round')].map(e => getComputedStyle(e).display != 'none')"
+    assert page.evaluate(shown) == [True, False] * len(PAYLOADS)
+    page.locator("article").nth(1).locator("label").nth(1).click()
+    assert page.evaluate(shown)[:4] == [True, False, False, True]
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    assert page.evaluate(shown) == [True, False] * len(PAYLOADS)
+    assert page.evaluate("window.hit") is None
+    assert [url for url in seen if not url.startswith("file:")] == []
+    page.close()
