@@ -24,7 +24,24 @@ Box = tuple[float, float, float, float]
 TextSource = Literal["pdf", "ocr", "none"]
 RegionKind = Literal["text", "heading", "caption", "table", "table_row", "figure", "margin"]
 Evidence = Literal["text", "table", "figure", "layout"]
-Outcome = Literal["answered", "unparsed", "error"]
+Outcome = Literal["answered", "unparsed", "truncated", "refused", "error"]
+"""How a question can end; the set is closed, and every report counts each state."""
+CallOutcome = Literal[
+    "complete",
+    "truncated",
+    "refused",
+    "empty",
+    "aborted",
+    "malformed",
+    "unavailable",
+    "timeout",
+    "transport",
+    "rejected",
+    "denied",
+    "wrong_model",
+    "not_stored",
+]
+"""How a model call can end; :mod:`medvrag_core.models.outcomes` says what follows from each."""
 
 
 class Record(BaseModel):
@@ -206,16 +223,24 @@ class SearchResult(Record):
 class ShardDecision(Record):
     """One map or reduce call of the filter.
 
-    ``dropped_ids`` counts ids in the reply that were repeated or not in the shard, ``filled``
-    counts places filled in Stage-1 order, ``fallback`` tells that the call failed.
+    ``repeated`` and ``strangers`` count ids in the reply that came twice or were not in the shard (together
+    ``dropped_ids``), ``filled`` counts places filled in Stage-1 order. ``fallback`` tells that the call gave no
+    ranking, and ``reason`` why (a :data:`CallOutcome`, or ``unreadable``). ``call`` is the key of the call in the store.
     """
 
     phase: Literal["map", "reduce"]
     shown: tuple[str, ...]
     kept: tuple[str, ...]
     dropped_ids: int = 0
+    repeated: int = 0
+    strangers: int = 0
     filled: int = 0
     fallback: bool = False
+    reason: str = ""
+    call: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    flags: tuple[str, ...] = ()
 
 
 class FilterDecision(Record):
@@ -261,8 +286,21 @@ class ReaderInput(Record):
     query: str = ""
 
 
+class SeenPage(Record):
+    """A page image as the model got it: size in pixels, and the visual tokens that its size means."""
+
+    page_id: str
+    width: int
+    height: int
+    tokens: int
+
+
 class ReaderReply(Record):
-    """Raw text of a reader with what is known about how it was made."""
+    """Raw text of a reader with what is known about how it was made.
+
+    ``call`` is the key of the call in the call store (empty for readers without a model), ``seen`` are the page
+    images that were sent, in order; pages that did not fit are missing there and flagged ``pages_dropped``.
+    """
 
     text: str
     finish_reason: str = "stop"
@@ -270,6 +308,8 @@ class ReaderReply(Record):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     flags: tuple[str, ...] = ()
+    call: str = ""
+    seen: tuple[SeenPage, ...] = ()
 
 
 class ParsedReply(Record):
@@ -286,7 +326,11 @@ class ParsedReply(Record):
 
 
 class Round(Record):
-    """One pass of retrieve -> filter -> read."""
+    """One pass of retrieve -> filter -> read.
+
+    ``shown`` are the pages that the reader really got. ``refinement`` is the reply of the option-blind arm, whose
+    query is written by a call of its own.
+    """
 
     number: int
     query: str
@@ -297,6 +341,7 @@ class Round(Record):
     bank_before: MemoryBank
     reply: ReaderReply
     parsed: ParsedReply
+    refinement: ReaderReply | None = None
     times: tuple[StageTime, ...]
     flags: tuple[str, ...] = ()
 

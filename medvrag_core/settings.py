@@ -10,14 +10,28 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from medvrag_core.errors import SettingsError
+
+
+_KEY = re.compile(r"(?:sk|pk|rk|hf|gsk|xai|key|ghp|AIza)[-_A-Za-z0-9]{20,}")
+
+
+def looks_like_a_key(text: str) -> bool:
+    """Whether a text holds what looks like an API key; such a text must never enter a file of a run.
+
+    >>> looks_like_a_key("sk-proj-0123456789abcdefghij"), looks_like_a_key("Qwen/Qwen2.5-VL-32B-Instruct")
+    (True, False)
+    """
+    return any(any(c.isdigit() for c in found.group()) for found in _KEY.finditer(text))
 
 
 class StageSettings(BaseModel):
@@ -82,21 +96,76 @@ class FilterSettings(StageSettings):
     shard_size: int = Field(256, ge=2, description="B, summaries in one map call")
     map_keep: int = Field(25, ge=1)
     keep: int = Field(100, ge=1, description="N2, pages left after the reduce call")
-    attempts: int = Field(2, ge=1, description="tries of one call before its shard falls back to Stage-1 order")
 
 
 class ModelSettings(StageSettings):
-    """One language model behind an OpenAI-compatible server."""
+    """One language model behind an OpenAI-compatible server.
+
+    Where it runs (:data:`WHERE_FIELDS`) is no part of what it replies: a run goes on when only those fields change.
+    """
 
     base_url: str = Field("", description="empty: a server started by the profile on loopback")
+    server: Literal["vllm", "llama.cpp", "hosted"] = Field(
+        "vllm", description="hosted: sends only fields that every OpenAI-compatible service takes"
+    )
     model: str = ""
+    revision: str = Field("", description="commit of the weights; servers cannot tell it, `medvrag serve` pins it")
+    reported_as: str = Field("", description="model name in the server's replies, where it is not `model`")
+    key_env: str = Field("OPENAI_API_KEY", description="environment variable that holds the key; never the key itself")
     temperature: float = 0.1
     top_p: float = 0.001
-    max_tokens: int = 2_048
+    repetition_penalty: float = Field(1.0, gt=0, description="vLLM and llama.cpp only; 1.0 is not sent")
+    max_tokens: int = Field(2_048, ge=1, description="longest reply")
     seed: int = 42
-    timeout_s: float = 300.0
-    max_pixels: int = Field(1_003_520, description="cap on one page image sent to the model")
+    context_tokens: int = Field(32_768, ge=256, description="prompt and reply together, images included")
+    tokenizer: str = Field(
+        "server",
+        description="who counts tokens: server (its /tokenize), estimate (from characters), or a tokenizer.json",
+    )
+    max_images: int = Field(10, ge=0, description="images the server takes in one message")
+    min_pixels: int = Field(3_136, ge=784, description="smaller images are enlarged by the model's processor")
+    max_pixels: int = Field(1_003_520, ge=784, description="cap on one page image sent to the model")
     thinking: bool = False
+    json_schema: bool = Field(True, description="ask for replies under a JSON schema where a reply is JSON")
+    usage: bool = Field(True, description="refuse replies without token counts")
+    timeout_s: float = Field(300.0, gt=0, description="longest silence of the server, also before the first token")
+    wall_s: float = Field(900.0, gt=0, description="time budget of one call with all its tries and pauses")
+
+    @field_validator("base_url")
+    @classmethod
+    def _no_secret_in_the_address(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.username or parts.password or parts.query:
+            raise ValueError("an address must not hold a user, a password or a query; keys come from the environment")
+        return value
+
+    @field_validator("key_env")
+    @classmethod
+    def _a_name_and_no_key(cls, value: str) -> str:
+        if not value.isidentifier() or looks_like_a_key(value):
+            raise ValueError("names an environment variable, it does not hold the key")
+        return value
+
+
+WHERE_FIELDS = ("base_url", "key_env", "timeout_s", "wall_s")
+"""Fields of :class:`ModelSettings` that cannot change a reply."""
+
+
+class CallSettings(StageSettings):
+    """How model calls are made and kept; nothing here can change a reply."""
+
+    policy: Literal["always", "never", "only-missing", "only-cache"] = Field(
+        "only-missing",
+        description="always: ask anew; never: whatever is stored stands, even a failure of the server; "
+        "only-missing: ask what has no reply yet; only-cache: ask nothing",
+    )
+    questions_at_once: int = Field(1, ge=1, le=1_024, description="questions answered side by side")
+    in_flight: int = Field(16, ge=1, le=1_024, description="calls at the servers at one time")
+    image_mb: int = Field(512, ge=1, description="page images in flight, counted at 3 bytes a pixel")
+    attempts: int = Field(4, ge=1, description="tries of one call; only passing faults are tried again")
+    pause_s: float = Field(1.0, ge=0, description="first pause between tries, doubled each time, with jitter")
+    give_up_after: int = Field(8, ge=1, description="calls that fail one after another before the run stops")
+    drain_s: float = Field(30.0, ge=0, description="after Ctrl-C, time for calls in flight to finish")
 
 
 class ReaderSettings(StageSettings):
@@ -113,6 +182,13 @@ class LoopSettings(StageSettings):
     pages_shown: int = Field(10, ge=1)
     summaries_shown: int = Field(20, ge=0)
     memory: bool = True
+    refinement: Literal["with_options", "option_blind"] = Field(
+        "with_options", description="option_blind: queries and notes are written without seeing the options"
+    )
+    overflow: Literal["drop_pages", "scale_pages", "refuse"] = Field(
+        "drop_pages",
+        description="when images do not fit the context: leave out the lowest-ranked, make all smaller, or fail",
+    )
 
 
 class TextSettings(StageSettings):
@@ -148,6 +224,7 @@ class Profile(StageSettings):
     reader: ReaderSettings = ReaderSettings()
     reader_model: ModelSettings = ModelSettings()
     loop: LoopSettings = LoopSettings()
+    calls: CallSettings = CallSettings()
     text: TextSettings = TextSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
 
