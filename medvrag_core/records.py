@@ -298,8 +298,9 @@ class SeenPage(Record):
 class ReaderReply(Record):
     """Raw text of a reader with what is known about how it was made.
 
-    ``call`` is the key of the call in the call store (empty for readers without a model), ``seen`` are the page
-    images that were sent, in order; pages that did not fit are missing there and flagged ``pages_dropped``.
+    ``call`` is the key of the call in the call store (empty for readers without a model), ``attempts`` the tries it
+    took, ``seen`` are the page images that were sent, in order; pages that did not fit are missing there and flagged
+    ``pages_dropped``.
     """
 
     text: str
@@ -309,6 +310,7 @@ class ReaderReply(Record):
     completion_tokens: int = 0
     flags: tuple[str, ...] = ()
     call: str = ""
+    attempts: int = 1
     seen: tuple[SeenPage, ...] = ()
 
 

@@ -16,7 +16,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from medvrag_core.errors import MedvragError
-from medvrag_core.models.openai_client import CallError, call_errors, open_client
+from medvrag_core.models.faults import call_errors
+from medvrag_core.models.openai_client import open_client
+from medvrag_core.models.outcomes import CallError
 
 MODEL = "SmolLM2-135M-Instruct"
 _WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"

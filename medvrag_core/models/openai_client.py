@@ -1,51 +1,46 @@
-"""Chat over an OpenAI-compatible server: vLLM on a GPU node, llama.cpp on a laptop.
+"""Chat over an OpenAI-compatible server: vLLM on a GPU node, llama.cpp on a laptop, or a hosted service.
 
-One retry layer (ours, by tenacity; the client's own is off), explicit timeouts, images sent inside the request,
-and only a reply that the model finished by itself counts.
+One retry layer (ours, by tenacity; the client's own is off), a time budget for each call, images sent inside the
+request, and only a reply that the model finished by itself counts (:mod:`medvrag_core.models.completion`).
 """
 
 from __future__ import annotations
 
-import base64
+import asyncio
 import hashlib
-import io
 import logging
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
-from medvrag_core.errors import InputError, ModelError, SettingsError
-from medvrag_core.models.base import ChatModel, Message
+from medvrag_core.errors import SettingsError
+from medvrag_core.models.base import ChatModel, ChatRequest, Message
+from medvrag_core.models.completion import Assembly
+from medvrag_core.models.event_loop import run_async
+from medvrag_core.models.faults import call_errors
+from medvrag_core.models.image_tokens import image_tokens
+from medvrag_core.models.images import decoded_bytes, image_url
+from medvrag_core.models.limits import CallLimits
+from medvrag_core.models.outcomes import PASSING, CallError
+from medvrag_core.models.secrets import api_key, without_keys
+from medvrag_core.models.server_tokens import make_counter
 from medvrag_core.records import ReaderReply
-from medvrag_core.settings import ModelSettings, fingerprint
+from medvrag_core.settings import WHERE_FIELDS, CallSettings, ModelSettings, fingerprint
 
 if TYPE_CHECKING:
     import openai
-    from openai.types.chat import ChatCompletion
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 4
-_RETRIED_STATUS = frozenset({408, 409, 429})
 _CONNECT_SECONDS = 10.0
+_LONGEST_PAUSE_SECONDS = 60.0
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
-
-class CallError(ModelError):
-    """A call that gave no usable reply.
-
-    ``kind`` is one of ``transport``, ``timeout``, ``http_<status>``, ``truncated``, ``refused``, ``empty``,
-    ``unfinished`` and ``malformed``.
-    """
-
-    def __init__(self, kind: str, problem: str, *, way_out: str = "") -> None:
-        super().__init__(f"{problem} [{kind}]", way_out=way_out)
-        self.kind = kind
+Sleep = Callable[[float], Awaitable[None]]
+T = TypeVar("T")
 
 
 class OpenAIChat(ChatModel):
@@ -53,10 +48,11 @@ class OpenAIChat(ChatModel):
 
     Parameters
     ----------
-    settings : address, model name and sampling; the key comes from the environment variable ``OPENAI_API_KEY``
+    settings : address, model name and sampling; the key comes from the environment variable ``settings.key_env``
         alone and defaults to ``EMPTY``, which local servers accept
-    attempts : tries of one call; only transport faults, 408, 409, 429 and 5xx are tried again
-    wait_s : first pause between tries, doubled each time with some jitter
+    calls : tries and pauses of one call
+    limits : bounds shared with the other models of the run; own ones if not given
+    sleep : waits between tries; tests put a clock of their own here
 
     Raises
     ------
@@ -64,175 +60,225 @@ class OpenAIChat(ChatModel):
         ``base_url`` or ``model`` is empty.
     """
 
-    def __init__(self, settings: ModelSettings, *, attempts: int = ATTEMPTS, wait_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        settings: ModelSettings,
+        calls: CallSettings | None = None,
+        limits: CallLimits | None = None,
+        *,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
         for field in ("base_url", "model"):
             if not getattr(settings, field):
                 raise SettingsError(f"'{field}' of the model is empty", way_out="set it in the profile")
         self.settings = settings
-        self.attempts = attempts
-        self.wait_s = wait_s
-        self._client = open_client(settings.base_url, settings.timeout_s)
+        self.calls = calls or CallSettings()
+        self.limits = limits or CallLimits(self.calls)
+        self._sleep = sleep
+        self._client = open_async_client(settings)
+        self._counter = make_counter(settings, self.post)
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the model name and everything that shapes its replies; the address is not part of it."""
-        return fingerprint(self.settings.model_copy(update={"base_url": "", "timeout_s": 0.0}))
+        """Digest of the model name and everything that shapes its replies; see :data:`WHERE_FIELDS`."""
+        return model_fingerprint(self.settings)
 
-    def complete(self, messages: tuple[Message, ...], *, max_tokens: int | None = None) -> ReaderReply:
+    def complete(self, request: ChatRequest) -> ReaderReply:
         """One finished reply.
 
         Raises
         ------
         CallError
-            The server could not be reached, refused the call, or gave a reply that is cut off, empty or filtered.
+            The call ended in another way than ``complete``; see :mod:`medvrag_core.models.outcomes`.
+        RunStopped
+            The server no longer works, or the run is to stop.
         InputError
             A page image cannot be read.
         """
-        request: dict[str, Any] = {
-            "model": self.settings.model,
-            "messages": [_as_openai(message, self.settings.max_pixels) for message in messages],
-            "max_tokens": max_tokens or self.settings.max_tokens,
-            "temperature": self.settings.temperature,
-            "top_p": self.settings.top_p,
-            "seed": self.settings.seed,
-            # vLLM and llama.cpp hand this to the chat template; templates without the switch ignore it.
-            "extra_body": {"chat_template_kwargs": {"enable_thinking": self.settings.thinking}},
-        }
-        return read_completion(self._send(request), thinking=self.settings.thinking)
+        images = [image for message in request.messages for image in message.images]
+        with self.limits.place(sum(map(decoded_bytes, images))):
+            try:
+                reply = run_async(self._within_budget(self._chat(request)))
+            except CallError as error:
+                self.limits.succeeded() if error.final else self.limits.failed(error)
+                raise
+            self.limits.succeeded()
+            return reply
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text; asks the server unless the settings name another counter."""
+        return self._counter.count(text)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """JSON from another endpoint of the same server; ``path`` starts at its root, as in ``/tokenize``."""
+
+        async def send(_: int) -> Mapping[str, Any]:
+            with call_errors(self.settings.base_url, self.settings.key_env):
+                value = await self._client.post(server_root(self.settings.base_url) + path, body=body, cast_to=object)
+            if not isinstance(value, Mapping):
+                raise CallError("malformed", f"{self.settings.base_url}: {path} gave no JSON object")
+            return value
+
+        return run_async(self._within_budget(send))
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        run_async(self._client.close())
 
-    def _send(self, request: dict[str, Any]) -> ChatCompletion:
-        retrying = Retrying(
-            retry=retry_if_exception(_worth_retrying),
-            stop=stop_after_attempt(self.attempts),
-            wait=wait_exponential(multiplier=self.wait_s, max=60.0) + wait_random(0.0, self.wait_s),
-            before_sleep=lambda state: log.warning(
-                "model call failed, try %d: %s", state.attempt_number, _cause(state)
-            ),
+    # --- one call ---------------------------------------------------------------------------
+
+    async def _within_budget(self, attempt: Callable[[int], Awaitable[T]]) -> T:
+        """Tries within ``wall_s``; the error of the last try tells more than the fact that time is up."""
+        last: CallError | None = None
+        tried = 0
+
+        async def once() -> T:
+            nonlocal last, tried
+            tried += 1
+            try:
+                return await attempt(tried)
+            except CallError as error:
+                last = error
+                error.attempts = tried
+                raise
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(lambda error: isinstance(error, CallError) and error.kind in PASSING),
+            stop=stop_after_attempt(self.calls.attempts),
+            wait=self._pause,
+            sleep=self._sleep,
+            before_sleep=self._tell,
             reraise=True,
         )
-        with call_errors(self.settings.base_url):
-            reply: ChatCompletion = retrying(self._client.chat.completions.create, **request)
-            return reply
+        try:
+            async with asyncio.timeout(self.settings.wall_s):
+                return await retrying(once)
+        except TimeoutError:
+            said = f"; the last try: {last.problem}" if last else ""
+            late = CallError(
+                "timeout",
+                f"{self.settings.base_url}: no reply within {self.settings.wall_s:g} s{said}",
+                way_out="raise 'wall_s', or look at the server",
+            )
+            late.attempts = tried
+            raise late from None
+
+    def _pause(self, state: RetryCallState) -> float:
+        """Doubled each time with jitter, and never shorter than the server asks for."""
+        error = state.outcome.exception() if state.outcome else None
+        asked = error.retry_after_s if isinstance(error, CallError) else 0.0
+        pause = self.calls.pause_s * 2.0 ** (state.attempt_number - 1)
+        return max(asked, min(pause, _LONGEST_PAUSE_SECONDS) * random.uniform(0.75, 1.25))
+
+    def _tell(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        log.warning("model call failed, try %d: %s", state.attempt_number, without_keys(str(error)))
+
+    def _chat(self, request: ChatRequest) -> Callable[[int], Awaitable[ReaderReply]]:
+        body = self._body(request)
+        images = [image for message in request.messages for image in message.images]
+        pixels = {"max_pixels": self.settings.max_pixels, "min_pixels": self.settings.min_pixels}
+        # Other models count images in other ways; the sum is a bound for the family that the paper uses.
+        qwen = "qwen2" in self.settings.model.casefold() and "vl" in self.settings.model.casefold()
+        least = sum(image_tokens(i.width, i.height, **pixels) for i in images) if qwen else 0
+
+        async def attempt(number: int) -> ReaderReply:
+            assembly = Assembly()
+            with call_errors(self.settings.base_url, self.settings.key_env):
+                async with self._client.chat.completions.with_streaming_response.create(**body) as response:
+                    if "event-stream" in response.headers.get("content-type", ""):
+                        async for chunk in await response.parse():
+                            assembly.add(chunk.to_dict())
+                    else:
+                        # Some servers ignore the wish for a stream and send the completion whole.
+                        whole = await response.json()
+                        if not isinstance(whole, dict):
+                            raise CallError("malformed", f"{self.settings.base_url}: the reply is no JSON object")
+                        assembly.add(whole)
+            reply = assembly.finished(self.settings, max_tokens=body["max_tokens"], least_prompt=least)
+            return reply.model_copy(update={"attempts": number})
+
+        return attempt
+
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
+        settings = self.settings
+        body: dict[str, Any] = {
+            "model": settings.model,
+            "messages": [_as_openai(message) for message in request.messages],
+            "max_tokens": min(request.max_tokens or settings.max_tokens, settings.max_tokens),
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "seed": settings.seed,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if request.reply_schema is not None:
+            held = {"name": request.purpose, "schema": request.reply_schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": held}
+        if settings.server != "hosted":
+            # Both hand this to the chat template; templates without the switch ignore it.
+            extra: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": settings.thinking}}
+            if settings.repetition_penalty != 1.0:
+                name = "repetition_penalty" if settings.server == "vllm" else "repeat_penalty"
+                extra[name] = settings.repetition_penalty
+            body["extra_body"] = extra
+        return body
 
 
-def open_client(base_url: str, timeout_s: float) -> openai.OpenAI:
-    """A client that does not retry by itself; a server on this computer is never looked for through a proxy."""
+def model_fingerprint(settings: ModelSettings) -> str:
+    """Sixteen hex digits over all settings that can change a reply."""
+    nowhere: dict[str, Any] = {name: ModelSettings.model_fields[name].default for name in WHERE_FIELDS}
+    return fingerprint(settings.model_copy(update=nowhere))
+
+
+def server_root(base_url: str) -> str:
+    """The address of a server without the version path.
+
+    >>> server_root("http://127.0.0.1:8000/v1/")
+    'http://127.0.0.1:8000'
+    """
+    return base_url.rstrip("/").removesuffix("/v1")
+
+
+def open_client(base_url: str, timeout_s: float, key_env: str = "OPENAI_API_KEY") -> openai.OpenAI:
+    """A plain client that does not retry by itself; a server on this computer is never looked for through a proxy."""
     import openai
 
-    host = urlsplit(base_url).hostname
     return openai.OpenAI(
         base_url=base_url,
-        api_key=os.environ.get("OPENAI_API_KEY") or "EMPTY",
+        api_key=api_key(key_env),
         max_retries=0,
         timeout=openai.Timeout(timeout_s, connect=min(_CONNECT_SECONDS, timeout_s)),
-        http_client=openai.DefaultHttpxClient(trust_env=host not in _LOOPBACK),
+        http_client=openai.DefaultHttpxClient(trust_env=_trusts_proxies(base_url), follow_redirects=False),
     )
 
 
-@contextmanager
-def call_errors(where: str) -> Iterator[None]:
-    """Turn every error of the client into a :class:`CallError` that names the server."""
+def open_async_client(settings: ModelSettings) -> openai.AsyncOpenAI:
+    """The same for the event loop; redirects are not followed, since they would carry pages to another host."""
     import openai
 
-    try:
-        yield
-    except openai.APITimeoutError:
-        raise CallError("timeout", f"{where}: no reply in time", way_out="raise 'timeout_s'") from None
-    except openai.APIStatusError as error:
-        raise CallError(f"http_{error.status_code}", f"{where}: {_short(error.message)}") from error
-    except openai.APIConnectionError as error:
-        raise CallError(
-            "transport", f"{where}: cannot be reached", way_out="start the server or correct 'base_url'"
-        ) from error
-    except (openai.OpenAIError, ValueError) as error:
-        raise CallError("malformed", f"{where}: {_short(str(error))}") from error
-
-
-def read_completion(completion: ChatCompletion, *, thinking: bool) -> ReaderReply:
-    """The reply of a completion; anything but a finished text raises :class:`CallError`.
-
-    With thinking switched off some servers put the whole reply into the reasoning field; it is taken from
-    there and flagged ``reply_in_reasoning_field``.
-    """
-    if not getattr(completion, "choices", None):
-        raise CallError("malformed", "the server's reply holds no choice")
-    choice = completion.choices[0]
-    text = choice.message.content or ""
-    flags: tuple[str, ...] = ()
-    if choice.finish_reason == "length":
-        raise CallError("truncated", "the reply was cut at the token limit", way_out="raise 'max_tokens'")
-    if choice.finish_reason == "content_filter" or getattr(choice.message, "refusal", None):
-        raise CallError("refused", "the model refused to reply")
-    if choice.finish_reason != "stop":
-        raise CallError("unfinished", f"the reply ended with '{choice.finish_reason}'")
-    if not text.strip() and not thinking:
-        reasoning = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
-        if isinstance(reasoning, str) and reasoning.strip():
-            text, flags = reasoning, ("reply_in_reasoning_field",)
-            log.warning("the reply stood in the reasoning field although thinking is off")
-    if not text.strip():
-        raise CallError("empty", "the reply is empty")
-    usage = completion.usage
-    return ReaderReply(
-        text=text,
-        finish_reason="stop",
-        model=completion.model or "",
-        prompt_tokens=usage.prompt_tokens if usage else 0,
-        completion_tokens=usage.completion_tokens if usage else 0,
-        flags=flags,
+    return openai.AsyncOpenAI(
+        base_url=settings.base_url,
+        api_key=api_key(settings.key_env),
+        max_retries=0,
+        timeout=openai.Timeout(settings.timeout_s, connect=min(_CONNECT_SECONDS, settings.timeout_s)),
+        http_client=openai.DefaultAsyncHttpxClient(
+            trust_env=_trusts_proxies(settings.base_url), follow_redirects=False
+        ),
     )
-
-
-def image_url(path: Path, max_pixels: int) -> str:
-    """A page image as a ``data:`` URL, made smaller where it has more than ``max_pixels``, shape kept.
-
-    Raises InputError naming the file if it is missing or no image.
-    """
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(path) as image:
-            scale = min(1.0, (max_pixels / (image.width * image.height)) ** 0.5)
-            small = image.convert("RGB")
-            if scale < 1.0:
-                size = (max(1, int(image.width * scale)), max(1, int(image.height * scale)))
-                small = small.resize(size, Image.Resampling.LANCZOS)
-            buffer = io.BytesIO()
-            small.save(buffer, "JPEG", quality=90)
-    except FileNotFoundError:
-        raise InputError(f"{path}: page image not found", way_out="build the corpus of this run again") from None
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
-        raise InputError(f"{path}: not a readable image ({_short(str(error))})") from None
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-def _as_openai(message: Message, max_pixels: int) -> dict[str, Any]:
-    if not message.images:
-        return {"role": message.role, "content": message.text}
-    pictures = [{"type": "image_url", "image_url": {"url": image_url(path, max_pixels)}} for path in message.images]
-    return {"role": message.role, "content": [{"type": "text", "text": message.text}, *pictures]}
-
-
-def _worth_retrying(error: BaseException) -> bool:
-    import openai
-
-    if isinstance(error, openai.APIStatusError):
-        return error.status_code in _RETRIED_STATUS or error.status_code >= 500
-    return isinstance(error, openai.APIConnectionError)
-
-
-def _cause(state: Any) -> str:
-    return _short(str(state.outcome.exception()))
-
-
-def _short(text: str) -> str:
-    return " ".join(text.split())[:300]
 
 
 def digest(*parts: str) -> str:
     """Sixteen hex digits over texts; for fingerprints of readers and rankers."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _trusts_proxies(base_url: str) -> bool:
+    return urlsplit(base_url).hostname not in _LOOPBACK
+
+
+def _as_openai(message: Message) -> dict[str, Any]:
+    if not message.images:
+        return {"role": message.role, "content": message.text}
+    pictures = [{"type": "image_url", "image_url": {"url": image_url(image)}} for image in message.images]
+    return {"role": message.role, "content": [{"type": "text", "text": message.text}, *pictures]}

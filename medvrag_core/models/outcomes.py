@@ -25,6 +25,7 @@ class CallError(ModelError):
     ----------
     kind : a :data:`~medvrag_core.records.CallOutcome`
     attempts : tries that were made
+    retry_after_s : seconds that the server asked to wait
     prompt_tokens, completion_tokens : what the server says it spent; 0 where it says nothing
     call : key of the call in the store, empty when the call was not stored
     """
@@ -33,6 +34,7 @@ class CallError(ModelError):
         super().__init__(f"{problem} [{kind}]", way_out=way_out)
         self.kind: CallOutcome = kind
         self.attempts = 1
+        self.retry_after_s = 0.0
         self.prompt_tokens, self.completion_tokens = tokens
         self.call = ""
 
@@ -42,7 +44,7 @@ class CallError(ModelError):
         return self.kind in FINAL
 
 
-class RunStopped(MedvragError):
+class RunStopped(MedvragError):  # noqa: N818 - it tells a state, and mostly not a fault of this program
     """The run cannot go on now; what is finished is kept, and the same command goes on from here.
 
     Not a :class:`~medvrag_core.errors.ModelError`, so that neither the filter nor the loop survives it.
