@@ -21,7 +21,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from medvrag_core.errors import SettingsError
 
-
 _KEY = re.compile(r"(?:sk|pk|rk|hf|gsk|xai|key|ghp|AIza)[-_A-Za-z0-9]{20,}")
 
 
@@ -168,6 +167,20 @@ class CallSettings(StageSettings):
     drain_s: float = Field(30.0, ge=0, description="after Ctrl-C, time for calls in flight to finish")
 
 
+class ServeSettings(StageSettings):
+    """Which GPUs `medvrag serve` gives to which model; but for ``summary_model`` nothing here can change a reply."""
+
+    gpu_gib: float = Field(79.0, gt=0, description="memory of one GPU as its driver reports it")
+    workspace_gib: float = Field(4.0, ge=0, description="kept free of weights and cache on each GPU; an estimate")
+    filter_gpus: tuple[int, ...] = Field((0,), min_length=1, description="the model is split over them")
+    reader_gpus: tuple[int, ...] = Field((0,), min_length=1, description="the model is split over them")
+    summary_gpus: tuple[int, ...] = Field((0,), min_length=1, description="each holds the whole model")
+    filter_share: float = Field(0.85, gt=0, lt=1, description="part of a GPU's memory that this server takes")
+    reader_share: float = Field(0.9, gt=0, lt=1)
+    summary_share: float = Field(0.9, gt=0, lt=1)
+    summary_model: ModelSettings = Field(ModelSettings(), description="writes page summaries offline; empty: none")
+
+
 class ReaderSettings(StageSettings):
     """Who answers."""
 
@@ -225,6 +238,7 @@ class Profile(StageSettings):
     reader_model: ModelSettings = ModelSettings()
     loop: LoopSettings = LoopSettings()
     calls: CallSettings = CallSettings()
+    serve: ServeSettings = ServeSettings()
     text: TextSettings = TextSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
 
