@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -39,6 +43,49 @@ def chromium() -> Iterator[Browser]:
         browser = running.chromium.launch(executable_path=found, args=CHROMIUM_FLAGS)
         yield browser
         browser.close()
+
+
+class ChaosServer:
+    """The misbehaving model server of ``tests/chaos/server.py`` in a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        script = REPO / "tests" / "chaos" / "server.py"
+        self.process = subprocess.Popen(
+            [sys.executable, str(script), *arguments], stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+        self.root = f"http://127.0.0.1:{self.port}"
+        self.url = f"{self.root}/v1"
+
+    def control(self, **values: Any) -> None:
+        """Set what happens to the next requests."""
+        data = json.dumps(values).encode()
+        urllib.request.urlopen(urllib.request.Request(f"{self.root}/control", data, method="POST")).close()
+
+    def log(self) -> dict[str, Any]:
+        """How often each request was started and answered in full, and the last requests."""
+        with urllib.request.urlopen(f"{self.root}/log") as reply:
+            return json.loads(reply.read())
+
+    def close(self) -> None:
+        """Kill it."""
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def chaos() -> Iterator[ChaosServer]:
+    """A model server on loopback that does what it is told, faults included."""
+    server = ChaosServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def chaos_server() -> type[ChaosServer]:
+    """The class, for tests that start several servers or one on a fixed port."""
+    return ChaosServer
 
 
 @pytest.fixture(scope="session")

@@ -62,7 +62,7 @@ def _by_status(where: str, error: openai.APIStatusError, key_env: str) -> CallEr
     kind: CallOutcome = "rejected"
     if status in _UNAVAILABLE or status >= 500:
         # A used-up quota comes as 429 and does not pass by waiting.
-        kind = "denied" if "insufficient_quota" in said else "unavailable"
+        kind = "denied" if error.code == "insufficient_quota" else "unavailable"
     elif status in _DENIED or 300 <= status < 400:
         kind = "denied"
     way_out = next((way for pattern, way in _WAYS_OUT if kind == "rejected" and pattern.search(said)), "")
@@ -92,4 +92,5 @@ def retry_after(value: str | None, *, now: datetime | None = None) -> float:
 
 
 def _short(text: str, key_env: str) -> str:
-    return without_keys(" ".join(text.split())[:600], key_env)[:300]
+    plain = re.sub(r"^Error code: \d+ - ", "", " ".join(text.split())[:600])
+    return without_keys(plain, key_env)[:300]

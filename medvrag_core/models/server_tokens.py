@@ -69,10 +69,10 @@ class ServerTokens:
 
 def make_counter(settings: ModelSettings, post: Post) -> TokenCounter | ServerTokens:
     """The counter that ``settings.tokenizer`` names: ``server``, ``estimate``, or the path of a tokenizer.json."""
-    from medvrag_core.models.tokens import EstimatedTokens, FileTokens
-
     if settings.tokenizer == "server" and settings.server != "hosted":
         return ServerTokens(settings, post)
+    from medvrag_core.models.tokens import EstimatedTokens, FileTokens
+
     if settings.tokenizer in {"server", "estimate"}:
         return EstimatedTokens()
     return FileTokens(Path(settings.tokenizer))
