@@ -117,8 +117,26 @@ def test_what_the_model_did_is_final_and_not_asked_again(chaos: Any, chat: Make,
 
 @pytest.mark.parametrize(
     "fault",
-    "cut cut_before_usage abort tool_calls error200 sse_error 503 429 500 408 close html half_json no_choices no_usage "
-    "bad_usage too_many_tokens huge".split(),
+    [
+        "cut",
+        "cut_before_usage",
+        "abort",
+        "tool_calls",
+        "error200",
+        "sse_error",
+        "503",
+        "429",
+        "500",
+        "408",
+        "close",
+        "html",
+        "half_json",
+        "no_choices",
+        "no_usage",
+        "bad_usage",
+        "too_many_tokens",
+        "huge",
+    ],
 )
 def test_passing_faults_are_tried_again(chaos: Any, chat: Make, fault: str) -> None:
     chaos.control(faults=[fault])
