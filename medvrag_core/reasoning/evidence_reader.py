@@ -10,15 +10,16 @@ import hashlib
 import json
 
 from medvrag_core.models.reply_text import neutral
-from medvrag_core.reasoning.judge import Judgement, judge
-from medvrag_core.reasoning.next_query import refined_query
-from medvrag_core.reasoning.passages import Passage
+from medvrag_core.reasoning.judge import Judgement, judge, missing_words
+from medvrag_core.reasoning.next_query import ASKS_FOR, blind_query, refined_query
+from medvrag_core.reasoning.passages import Passage, evidence_passages
 from medvrag_core.reasoning.reader import Reader
 from medvrag_core.reasoning.replies import MAX_FINDING
+from medvrag_core.reasoning.support import PassageIndex, best_passages
 from medvrag_core.records import ReaderInput, ReaderReply
 from medvrag_core.settings import ReaderSettings
 
-VERSION = "evidence-1"
+VERSION = "evidence-2"
 
 
 class EvidenceReader(Reader):
@@ -44,6 +45,10 @@ class EvidenceReader(Reader):
         judgement = judge(given)
         return ReaderReply(text=reply_text(given, judgement, self.settings.margin), model=VERSION)
 
+    def refine(self, given: ReaderInput) -> ReaderReply:
+        """Ask with the question's own words; deterministic, with no model and no network."""
+        return ReaderReply(text=refinement_text(given), model=VERSION)
+
 
 def reply_text(given: ReaderInput, judgement: Judgement, margin: float) -> str:
     """The reply of one round in the production format.
@@ -57,9 +62,25 @@ def reply_text(given: ReaderInput, judgement: Judgement, margin: float) -> str:
         return f"{_reason(judgement, best)}\n<answer>{best}</answer>"
     share = judgement.probability
     note = f"undecided between {best} ({share[best]:.2f}) and {second} ({share[second]:.2f})"
-    if judgement.missing:
-        note += "; not found so far: " + ", ".join(judgement.missing[:8])
-    notes = {"findings": _findings(judgement), "note": neutral(f"{note}; asks for: {query}")}
+    return _asking(query, _findings(judgement), note, judgement.missing)
+
+
+def refinement_text(given: ReaderInput) -> str:
+    """Query and notes in the production format, without a look at the options.
+
+    The findings are the passages that hold most of the question, the query is made of its own words.
+    """
+    index = PassageIndex(evidence_passages(given))
+    missing = missing_words(index, given.question.question)
+    best = best_passages(index, given.question.question, {}, 2 * MAX_FINDING)
+    findings = [quoted(passage) for passage in best if passage.kind != "finding"]
+    return _asking(blind_query(given, missing), list(dict.fromkeys(findings))[:2], "undecided", missing)
+
+
+def _asking(query: str, findings: list[str], note: str, missing: tuple[str, ...]) -> str:
+    if missing:
+        note += "; not found so far: " + ", ".join(missing[:8])
+    notes = {"findings": findings, "note": neutral(f"{note}; {ASKS_FOR}{query}")}
     return f"<query_update>{query}</query_update>\n<notes>{json.dumps(notes, ensure_ascii=False)}</notes>"
 
 

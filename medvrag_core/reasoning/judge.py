@@ -60,7 +60,7 @@ def judge(given: ReaderInput) -> Judgement:
     """Rank the options of a question by the evidence of one round."""
     question, options = given.question.question, given.question.options
     index = PassageIndex(evidence_passages(given))
-    missing = tuple(w for w in content_words(question) if not any(index.seen(t) for t in tokenize(w)))
+    missing = missing_words(index, question)
     polarity = _polarity_labels(options)
     if polarity:
         support, basis = _by_polarity(index, question, polarity, options), "by the polarity of the closest passage"
@@ -97,6 +97,11 @@ def content_words(text: str) -> list[str]:
     """
     words = (w.strip(".,;:!?()[]{}\"'“”‘’") for w in text.split())
     return list(dict.fromkeys(w for w in words if any(t not in QUESTION_WORDS for t in tokenize(w))))
+
+
+def missing_words(index: PassageIndex, question: str) -> tuple[str, ...]:
+    """Words of the question that no passage holds, as written."""
+    return tuple(word for word in content_words(question) if not any(index.seen(token) for token in tokenize(word)))
 
 
 def _prior(question: str, options: Mapping[str, str]) -> dict[str, float]:

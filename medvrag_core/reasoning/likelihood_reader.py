@@ -6,12 +6,13 @@ only the choice among options is the model's.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 from medvrag_core.models.local_server import MODEL, LocalServer, OptionScorer
 from medvrag_core.models.openai_client import digest
 from medvrag_core.models.reply_text import neutral
-from medvrag_core.reasoning.evidence_reader import reply_text
+from medvrag_core.reasoning.evidence_reader import refinement_text, reply_text
 from medvrag_core.reasoning.judge import Judgement, judge, softmax
 from medvrag_core.reasoning.passages import evidence_passages
 from medvrag_core.reasoning.reader import Reader
@@ -19,7 +20,7 @@ from medvrag_core.reasoning.support import PassageIndex, best_passages, shown_te
 from medvrag_core.records import ReaderInput, ReaderReply
 from medvrag_core.settings import ModelSettings, ReaderSettings
 
-VERSION = "likelihood-1"
+VERSION = "likelihood-2"
 CONTEXT_CHARACTERS = 2_100  # about 600 tokens, which one CPU thread reads in a few seconds
 TEMPERATURE = 3.0
 
@@ -40,6 +41,7 @@ class LikelihoodReader(Reader):
         self.model = model or ModelSettings()
         self._scorer: OptionScorer | None = None
         self._server: LocalServer | None = None
+        self._lock = threading.Lock()
 
     @property
     def fingerprint(self) -> str:
@@ -70,6 +72,10 @@ class LikelihoodReader(Reader):
         )
         return ReaderReply(text=reply_text(given, judgement, self.settings.margin), model=self.model.model or MODEL)
 
+    def refine(self, given: ReaderInput) -> ReaderReply:
+        """Ask with the question's own words, as the reader without a model does."""
+        return ReaderReply(text=refinement_text(given), model=VERSION)
+
     def close(self) -> None:
         """Close the connection, and the server if this reader started it."""
         if self._scorer is not None:
@@ -79,14 +85,16 @@ class LikelihoodReader(Reader):
         self._server = self._scorer = None
 
     def _open(self) -> OptionScorer:
-        if self._scorer is None:
-            if self.model.base_url:
-                root = self.model.base_url.rstrip("/").removesuffix("/v1")
-            else:
-                self._server = LocalServer()
-                root = self._server.root
-            self._scorer = OptionScorer(root, timeout_s=self.model.timeout_s)
-        return self._scorer
+        # Questions are read side by side; only one of them may start the server.
+        with self._lock:
+            if self._scorer is None:
+                if self.model.base_url:
+                    root = self.model.base_url.rstrip("/").removesuffix("/v1")
+                else:
+                    self._server = LocalServer()
+                    root = self._server.root
+                self._scorer = OptionScorer(root, timeout_s=self.model.timeout_s)
+            return self._scorer
 
 
 def scoring_prompt(given: ReaderInput) -> str:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from medvrag_core.errors import ModelError
 from medvrag_core.filter.base import Candidate, PageFilter
-from medvrag_core.reasoning.memory import remember
-from medvrag_core.reasoning.reader import Reader
+from medvrag_core.models.outcomes import CallError, failure_kind
+from medvrag_core.reasoning.memory import MAX_FINDINGS, new_findings, remember
+from medvrag_core.reasoning.reader import Reader, ended_by_model
 from medvrag_core.reasoning.replies import parse_reply
+from medvrag_core.reasoning.sameness import folded, names_other_pages
 from medvrag_core.records import (
     EvidenceItem,
     MemoryBank,
     ParsedReply,
     Question,
     ReaderInput,
+    ReaderReply,
     Round,
     SearchResult,
     StageTime,
     Summary,
 )
 from medvrag_core.settings import LoopSettings
+
+ENDED_BY_MODEL = ("truncated", "refused", "empty")
+"""Ways in which a model ends a call without a reply; each is the ``reason`` of the round it ends."""
 
 
 class EvidenceSource(ABC):
@@ -41,11 +49,19 @@ class EvidenceSource(ABC):
 
 
 class RoundError(ModelError):
-    """A reader gave no reply; ``rounds`` holds what was finished before."""
+    """A round could not be finished.
+
+    Attributes
+    ----------
+    rounds : what was finished before
+    kind : how the call failed, see :func:`~medvrag_core.models.outcomes.failure_kind`
+    """
 
     def __init__(self, cause: ModelError, rounds: tuple[Round, ...]) -> None:
-        super().__init__(cause.problem, way_out="run again: finished questions are kept, this one is asked anew")
+        again = "run again: finished questions are kept, this one is asked anew"
+        super().__init__(cause.problem, way_out=cause.way_out or again)
         self.rounds = rounds
+        self.kind = failure_kind(cause)
 
 
 def run_rounds(
@@ -54,86 +70,46 @@ def run_rounds(
     """Answer one question in at most ``settings.max_rounds`` rounds.
 
     Round 1 searches with the question alone, never with its options (MIRAGE's rule). A round that
-    neither answers nor asks ends the loop, since asking the same thing again would be a re-roll.
-    The last round must answer; a query it asks for instead is not followed.
+    neither answers nor asks ends the loop, since asking the same thing again would be a re-roll; so does a
+    reply that the model cut short, refused or left empty. The last round must answer; a query it asks for instead
+    is not followed.
+
+    Flags of a round: those of its replies; ``filter_fallback`` (a filter call gave no ranking); ``query_stalled`` (it
+    asks for a query that was asked before); ``same_pages`` (it showed exactly the pages of the round before);
+    ``foreign_page_id`` (a new finding names a page that was not shown in the round); ``bank_full`` (findings were
+    left out of the bank).
 
     Raises
     ------
     RoundError
-        The reader failed; carries the finished rounds.
+        A model failed; carries the finished rounds.
+    RunStopped
+        The run cannot go on, or was asked to stop.
     """
+    machine = _Machine(source, page_filter, reader, settings)
     rounds: list[Round] = []
-    bank, query, asked = MemoryBank(), question.question, [question.question]
+    bank, query, asked = MemoryBank(), question.question, {folded(question.question)}
     for number in range(1, settings.max_rounds + 1):
-        last = number == settings.max_rounds
         shown_bank = bank if settings.memory else MemoryBank()
         try:
-            done = _one_round(question, number, last, query, shown_bank, source, page_filter, reader, settings)
+            done = machine.run(question, number, query, shown_bank)
         except ModelError as error:
             raise RoundError(error, tuple(rounds)) from error
-        wanted = done.parsed.query_update
-        flags = list(done.flags)
-        if wanted is not None and any(_same_query(wanted, old) for old in asked):
+        wanted, flags = done.parsed.query_update, list(done.flags)
+        if rounds and set(done.shown) == set(rounds[-1].shown):
+            flags.append("same_pages")
+        if wanted is not None and folded(wanted) in asked:
             flags.append("query_stalled")
-        rounds.append(done.model_copy(update={"flags": tuple(flags)}))
-        if done.parsed.label is not None or wanted is None or last:
+        goes_on = done.parsed.label is None and wanted is not None and number < settings.max_rounds
+        if goes_on and len(bank.key_findings) + len(new_findings(bank, done.parsed.findings)) > MAX_FINDINGS:
+            flags.append("bank_full")
+        rounds.append(done.model_copy(update={"flags": tuple(dict.fromkeys(flags))}))
+        if not goes_on or wanted is None:
             break
         bank = remember(bank, number, done.parsed.findings, done.parsed.notes)
-        asked.append(wanted)
+        asked.add(folded(wanted))
         query = wanted
     return tuple(rounds)
-
-
-def _one_round(
-    question: Question,
-    number: int,
-    must_answer: bool,
-    query: str,
-    bank: MemoryBank,
-    source: EvidenceSource,
-    page_filter: PageFilter,
-    reader: Reader,
-    settings: LoopSettings,
-) -> Round:
-    result = source.search(query)
-    clock = time.perf_counter()
-    candidates = [
-        Candidate(page_id=h.page_id, summary=source.summary(h.page_id).text, rank=h.rank, score=h.score)
-        for h in result.hits
-    ]
-    decision = page_filter.select(query, candidates)
-    filtered = time.perf_counter()
-    shown = decision.kept[: settings.pages_shown]
-    summaries = tuple(source.summary(i) for i in decision.kept[: settings.summaries_shown])
-    reply = reader.read(
-        ReaderInput(
-            question=question,
-            round=number,
-            must_answer=must_answer,
-            evidence=tuple(source.evidence(i) for i in shown),
-            summaries=summaries,
-            bank=bank,
-            query=query,
-        )
-    )
-    times = (
-        *result.times,
-        StageTime(step="filter", seconds=filtered - clock),
-        StageTime(step="read", seconds=time.perf_counter() - filtered),
-    )
-    return Round(
-        number=number,
-        query=query,
-        stage1=result.hits,
-        filter=decision,
-        shown=shown,
-        summaries_shown=tuple(s.page_id for s in summaries),
-        bank_before=bank,
-        reply=reply,
-        parsed=parse_reply(reply.text, question.options, must_answer=must_answer),
-        times=times,
-        flags=(*reply.flags, *(("filter_fallback",) if any(call.fallback for call in decision.calls) else ())),
-    )
 
 
 def verdict(rounds: tuple[Round, ...]) -> ParsedReply:
@@ -141,5 +117,103 @@ def verdict(rounds: tuple[Round, ...]) -> ParsedReply:
     return rounds[-1].parsed
 
 
-def _same_query(one: str, other: str) -> bool:
-    return " ".join(one.casefold().split()) == " ".join(other.casefold().split())
+@dataclass(frozen=True)
+class _Machine:
+    """What all rounds of a question run on."""
+
+    source: EvidenceSource
+    page_filter: PageFilter
+    reader: Reader
+    settings: LoopSettings
+
+    def run(self, question: Question, number: int, query: str, bank: MemoryBank) -> Round:
+        found = self.source.search(query)
+        clock = time.perf_counter()
+        candidates = [
+            Candidate(page_id=h.page_id, summary=self.source.summary(h.page_id).text, rank=h.rank, score=h.score)
+            for h in found.hits
+        ]
+        decision = self.page_filter.select(query, candidates)
+        times = [*found.times, StageTime(step="filter", seconds=time.perf_counter() - clock)]
+        given = ReaderInput(
+            question=question,
+            round=number,
+            must_answer=number == self.settings.max_rounds,
+            evidence=tuple(map(self.source.evidence, decision.kept[: self.settings.pages_shown])),
+            summaries=tuple(map(self.source.summary, decision.kept[: self.settings.summaries_shown])),
+            bank=bank,
+            query=query,
+        )
+        blind = self.settings.refinement == "option_blind"
+        reply = _timed(
+            "read", self.reader.decide if blind and not given.must_answer else self.reader.read, given, times
+        )
+        parsed = _parsed(reply, given)
+        given = _as_seen(given, reply)
+        refinement = None
+        if blind and parsed.label is None:
+            if parsed.query_update is not None and not given.must_answer:
+                sightless = _without_options(given)
+                refinement = _timed("refine", self.reader.refine, sightless, times)
+                parsed = _parsed(refinement, sightless)
+            else:
+                # What the answering call wrote beside its verdict was written with the options in sight.
+                parsed = ParsedReply(reason=parsed.reason)
+        flags = [*reply.flags, *(refinement.flags if refinement else ())]
+        if any(call.fallback for call in decision.calls):
+            flags.append("filter_fallback")
+        if _foreign(new_findings(bank, parsed.findings), given):
+            flags.append("foreign_page_id")
+        return Round(
+            number=number,
+            query=query,
+            stage1=found.hits,
+            filter=decision,
+            shown=tuple(item.evidence_id for item in given.evidence),
+            summaries_shown=tuple(s.page_id for s in given.summaries),
+            bank_before=bank,
+            reply=reply,
+            parsed=parsed,
+            refinement=refinement,
+            times=tuple(times),
+            flags=tuple(flags),
+        )
+
+
+def _timed(
+    step: str, call: Callable[[ReaderInput], ReaderReply], given: ReaderInput, times: list[StageTime]
+) -> ReaderReply:
+    """A reply, also where the model itself ended the call without one; its seconds join ``times``."""
+    clock = time.perf_counter()
+    try:
+        reply = call(given)
+    except CallError as error:
+        reply = ended_by_model(error)
+    times.append(StageTime(step=step, seconds=time.perf_counter() - clock))
+    return reply
+
+
+def _parsed(reply: ReaderReply, given: ReaderInput) -> ParsedReply:
+    if reply.finish_reason in ENDED_BY_MODEL:
+        return ParsedReply(reason=reply.finish_reason)
+    return parse_reply(reply.text, given.question.options, must_answer=given.must_answer)
+
+
+def _as_seen(given: ReaderInput, reply: ReaderReply) -> ReaderInput:
+    """The round with only the pages that a reader of images says it got; other readers got all."""
+    if not reply.seen:
+        return given
+    seen = {page.page_id for page in reply.seen}
+    kept = tuple(item for item in given.evidence if not item.image or item.page_id in seen)
+    return given.model_copy(update={"evidence": kept})
+
+
+def _without_options(given: ReaderInput) -> ReaderInput:
+    question = given.question.model_copy(update={"options": {}, "answer": None, "gold_pages": ()})
+    return given.model_copy(update={"question": question})
+
+
+def _foreign(findings: Iterable[str], given: ReaderInput) -> bool:
+    known = {name for item in given.evidence for name in (item.page_id, item.evidence_id)}
+    known |= {summary.page_id for summary in given.summaries}
+    return any(names_other_pages(finding, known) for finding in findings)

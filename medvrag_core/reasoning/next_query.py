@@ -8,9 +8,10 @@ from itertools import chain
 from medvrag_core.models.reply_text import neutral
 from medvrag_core.reasoning.judge import Judgement, content_words
 from medvrag_core.reasoning.replies import MAX_QUERY
+from medvrag_core.reasoning.sameness import folded
 from medvrag_core.records import ReaderInput
 
-_ASKS_FOR = "asks for: "
+ASKS_FOR = "asks for: "
 
 
 def refined_query(given: ReaderInput, judgement: Judgement) -> str | None:
@@ -19,7 +20,7 @@ def refined_query(given: ReaderInput, judgement: Judgement) -> str | None:
     It keeps the question's own words, so the search stays on the subject. The variants, in order: with the
     words of the options still in question; with those of the leader alone; with the missing words first.
     """
-    asked = {_folded(query) for query in issued_queries(given)}
+    asked = {folded(query) for query in issued_queries(given)}
     words, options = content_words(given.question.question), given.question.options
     open_labels = _undecided(judgement)
     variants = (
@@ -29,14 +30,30 @@ def refined_query(given: ReaderInput, judgement: Judgement) -> str | None:
     )
     for parts in variants:
         query = neutral(" ".join(_once(chain.from_iterable(parts))), MAX_QUERY)
-        if query and _folded(query) not in asked:
+        if query and folded(query) not in asked:
             return query
     return None
 
 
+def blind_query(given: ReaderInput, missing: tuple[str, ...]) -> str:
+    """A query out of the question's own words, for a round that must not know the options.
+
+    The variants, in order: with the missing words first; the missing words alone; all words as they stand. When
+    every one was asked already the last is asked again, which the loop flags.
+    """
+    asked = {folded(query) for query in issued_queries(given)}
+    words = content_words(given.question.question)
+    query = neutral(given.question.question, MAX_QUERY)
+    for parts in ((missing, words), (missing,), (words,)):
+        query = neutral(" ".join(_once(chain.from_iterable(parts))), MAX_QUERY) or query
+        if folded(query) not in asked:
+            break
+    return query
+
+
 def issued_queries(given: ReaderInput) -> list[str]:
     """Queries of this and earlier rounds, as far as the bank remembers them."""
-    remembered = [note.partition(_ASKS_FOR)[2] for note in given.bank.reasoning_history if _ASKS_FOR in note]
+    remembered = [note.partition(ASKS_FOR)[2] for note in given.bank.reasoning_history if ASKS_FOR in note]
     return [given.question.question, given.query, *remembered]
 
 
@@ -52,7 +69,3 @@ def _once(words: Iterable[str]) -> list[str]:
     for word in words:
         first.setdefault(word.casefold(), word)
     return list(first.values())
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.casefold().split())

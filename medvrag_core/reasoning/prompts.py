@@ -1,4 +1,4 @@
-"""Renders the reader prompt of one round from the templates in ``prompts/*.md`` (paper sections 3.4 and 3.5).
+"""Renders the reader's prompts from the templates in ``prompts/*.md`` (paper sections 3.4 and 3.5).
 
 The wording is ours: the paper's appendix with its prompts is not in the source text. Everything that comes
 from pages, questions or earlier replies is made neutral first, so that it cannot close a section of the prompt.
@@ -9,11 +9,18 @@ from __future__ import annotations
 import hashlib
 from importlib import resources
 from string import Template
+from typing import Literal
 
 from medvrag_core.models.reply_text import neutral
 from medvrag_core.records import MemoryBank, ReaderInput
 
-TEMPLATES = ("reader_system", "reader_round", "reader_decide", "reader_final")
+ReaderPurpose = Literal["reader", "refine"]
+
+TEMPLATES: dict[ReaderPurpose, tuple[str, ...]] = {
+    "reader": ("reader_system", "reader_round", "reader_decide", "reader_decide_blind", "reader_final"),
+    "refine": ("reader_refine_system", "reader_refine"),
+}
+"""Templates of each kind of call. Each belongs to one kind, so that its change touches the calls of that kind alone."""
 
 
 def template(name: str) -> str:
@@ -21,36 +28,44 @@ def template(name: str) -> str:
     return (resources.files("medvrag_core.reasoning") / "prompts" / f"{name}.md").read_text(encoding="utf-8")
 
 
-def prompt_version() -> str:
-    """Twelve hex digits over all templates; part of a reader's fingerprint."""
-    return hashlib.sha256("\0".join(template(name) for name in TEMPLATES).encode()).hexdigest()[:12]
+def prompt_version(purpose: ReaderPurpose = "reader") -> str:
+    """Twelve hex digits over all templates of one kind of call."""
+    return hashlib.sha256("\0".join(template(name) for name in TEMPLATES[purpose]).encode()).hexdigest()[:12]
 
 
-def system_prompt() -> str:
+def prompt_versions() -> dict[str, str]:
+    """The version of every kind of call, by purpose; part of a reader's fingerprint.
+
+    >>> sorted(prompt_versions())
+    ['reader', 'refine']
+    """
+    return {purpose: prompt_version(purpose) for purpose in TEMPLATES}
+
+
+def system_prompt(purpose: ReaderPurpose = "reader") -> str:
     """The standing instructions."""
-    return template("reader_system").strip()
+    return template(TEMPLATES[purpose][0]).strip()
 
 
-def round_prompt(given: ReaderInput) -> str:
+def round_prompt(given: ReaderInput, *, option_blind: bool = False) -> str:
     """The user turn of one round.
 
     Page images are named in the order of ``given.evidence``; an item without image brings its text instead.
-    The last round asks for an answer only.
+    The last round asks for an answer only. With ``option_blind`` an earlier round may say that something is missing,
+    but writes no query: that is left to :func:`refine_prompt`.
     """
-    return (
-        Template(template("reader_round"))
-        .substitute(
-            round=given.round,
-            query=neutral(given.query or given.question.question),
-            question=neutral(given.question.question),
-            options="\n".join(f"{neutral(k)}) {neutral(v)}" for k, v in given.question.options.items()),
-            bank=bank_text(given.bank),
-            pages="\n".join(_evidence_lines(given)) or "(none)",
-            summaries="\n".join(f"[{neutral(s.page_id)}] {neutral(s.text)}" for s in given.summaries) or "(none)",
-            decision=template("reader_final" if given.must_answer else "reader_decide").strip(),
-        )
-        .strip()
+    decide = "reader_decide_blind" if option_blind else "reader_decide"
+    return _filled(
+        "reader_round",
+        given,
+        options="\n".join(f"{neutral(k)}) {neutral(v)}" for k, v in given.question.options.items()),
+        decision=template("reader_final" if given.must_answer else decide).strip(),
     )
+
+
+def refine_prompt(given: ReaderInput) -> str:
+    """The user turn of a call that writes query and notes and never sees the options."""
+    return _filled("reader_refine", given)
 
 
 def bank_text(bank: MemoryBank) -> str:
@@ -63,6 +78,23 @@ def bank_text(bank: MemoryBank) -> str:
     lines = [f"- {neutral(finding)}" for finding in bank.key_findings]
     lines += [f"Note of round {k}: {neutral(note)}" for k, note in enumerate(bank.reasoning_history, 1) if note]
     return "\n".join(lines) or "(empty)"
+
+
+def _filled(name: str, given: ReaderInput, **more: str) -> str:
+    # `substitute` fills a value in as it is, so a `$` in a page or question is never read as a placeholder.
+    return (
+        Template(template(name))
+        .substitute(
+            round=given.round,
+            query=neutral(given.query or given.question.question),
+            question=neutral(given.question.question),
+            bank=bank_text(given.bank),
+            pages="\n".join(_evidence_lines(given)) or "(none)",
+            summaries="\n".join(f"[{neutral(s.page_id)}] {neutral(s.text)}" for s in given.summaries) or "(none)",
+            **more,
+        )
+        .strip()
+    )
 
 
 def _evidence_lines(given: ReaderInput) -> list[str]:

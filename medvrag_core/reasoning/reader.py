@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from medvrag_core.models.outcomes import CallError
 from medvrag_core.records import ReaderInput, ReaderReply
 
 
 class Reader(ABC):
-    """Reads the evidence of one round and replies in the format of ``prompts/reader.md``.
+    """Reads the evidence of one round and replies in the format of ``prompts/reader_round.md``.
 
     The reply text holds either ``<answer>LABEL</answer>``, or ``<query_update>...</query_update>``
     with ``<notes>{"findings": [...], "note": "..."}</notes>``; nothing else about the reader is
     known to the loop, so embedded readers and vision-language models are interchangeable.
+    A reader may be asked from several threads at a time.
     """
 
     name: str
@@ -27,5 +29,33 @@ class Reader(ABC):
     def read(self, given: ReaderInput) -> ReaderReply:
         """Reply to one round; raises :class:`~medvrag_core.errors.ModelError` when no reply could be had."""
 
+    def decide(self, given: ReaderInput) -> ReaderReply:
+        """An answer, or the wish for more, in the option-blind arm; the loop reads neither query nor notes in it."""
+        return self.read(given)
+
+    @abstractmethod
+    def refine(self, given: ReaderInput) -> ReaderReply:
+        """The next query with notes, from evidence and question alone; ``given.question.options`` is empty.
+
+        Raises :class:`~medvrag_core.errors.ModelError` when no reply could be had.
+        """
+
     def close(self) -> None:
         """Release servers and handles."""
+
+
+def ended_by_model(error: CallError) -> ReaderReply:
+    """What a call comes to that the model itself ended without a text: truncated, refused or empty.
+
+    The tokens it took are charged. Any other error is raised again.
+    """
+    if not error.final:
+        raise error
+    return ReaderReply(
+        text="",
+        finish_reason=error.kind,
+        prompt_tokens=error.prompt_tokens,
+        completion_tokens=error.completion_tokens,
+        call=error.call,
+        attempts=error.attempts,
+    )

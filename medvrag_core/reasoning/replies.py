@@ -4,7 +4,8 @@ The same parser serves embedded readers and vision-language models. It never gue
 not name exactly one option is unparsed, with a reason code, and counts as wrong (paper section 3.4).
 
 Reason codes: ``empty``, ``no_tag``, ``unclosed_tag``, ``placeholder``, ``label_out_of_range``,
-``several_labels``, ``negated``, ``not_an_option``.
+``several_labels``, ``negated``, ``not_an_option``. The loop adds ``truncated`` and ``refused`` for calls that the
+model ended without a reply.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ _MAX_ANSWER = 1_000
 
 _PLACEHOLDERS = frozenset(
     {"letter", "label", "option", "option letter", "option label", "the letter", "your answer", "answer", "x", "text"}
-    | {"query", "your query", "refined query", "new query"}
+    | {"query", "your query", "refined query", "new query", "refined search query"}
 )
+_NOTE_PLACEHOLDERS = frozenset({"fact (page id)", "what is still missing and why"})
 _WRAPPERS = " \t\r\n*_`~$\"'“”‘’«»()[]{}<>.:;,!?\\"
 _LEAD = re.compile(
     r"^(?:the\s+)?(?:(?:correct|final|best)\s+)?(?:answer|option|choice)(?:\s+is)?\s*[:=]?\s+(?=\S)", re.I
@@ -218,9 +220,10 @@ def _notes(text: str) -> tuple[tuple[str, ...], str]:
         log.info("notes held one finding in place of a list")
         raw = [raw]
     findings = [neutral(str(item), MAX_FINDING) for item in raw if _is_fact(item)] if isinstance(raw, list) else []
+    kept = tuple(dict.fromkeys(f for f in findings if f and f.casefold() not in _NOTE_PLACEHOLDERS))[:MAX_FINDINGS]
     note = value.get("note", value.get("notes", ""))
-    kept = tuple(dict.fromkeys(finding for finding in findings if finding))[:MAX_FINDINGS]
-    return kept, neutral(note, MAX_NOTE) if isinstance(note, str) else ""
+    said = neutral(note, MAX_NOTE) if isinstance(note, str) else ""
+    return kept, "" if said.casefold() in _NOTE_PLACEHOLDERS else said
 
 
 def _is_fact(item: Any) -> bool:
