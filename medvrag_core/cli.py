@@ -1,6 +1,6 @@
 """The ``medvrag`` command: few verbs, each a thin call into the package.
 
-Exit codes: 0 done; 2 the input, a setting or the state of the run is at fault; 3 a model failed, or
+Exit codes: 0 done; 1 a replay differed, or a chapter failed; 2 the input, a setting or the state of the run is at fault; 3 a model failed, or
 questions of a run ended in an error (run again to ask only those); 130 stopped by Ctrl-C.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from medvrag_core import cli_calls
 from medvrag_core.errors import InputError, MedvragError, NotBuiltError
 from medvrag_core.records import Question
 from medvrag_core.runs.lock import only_writer
@@ -27,6 +29,9 @@ from medvrag_core.settings import Profile, fingerprint, load_profile
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 book = typer.Typer(no_args_is_help=True, help="Run the chapters of the book and render it.")
 app.add_typer(book, name="book")
+app.add_typer(cli_calls.calls, name="calls")
+app.command("replay")(cli_calls.replay)
+app.command("diff")(cli_calls.diff)
 
 SourceOption = Annotated[Path | None, typer.Option(help="Folder of PDFs (searched in depth).")]
 ProfileOption = Annotated[str | None, typer.Option(help="Profile name or YAML file. Default: the run's own, else cpu.")]
@@ -43,6 +48,9 @@ def run(
     profile: ProfileOption = None,
     system: Annotated[str, typer.Option(help="Which system answers; see `medvrag systems`.")] = "medvrag",
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
+    calls: Annotated[
+        str | None, typer.Option(help="Model calls: only-missing (default), always, never, or only-cache (a replay).")
+    ] = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -63,7 +71,7 @@ def run(
     asked = read_questions(questions)[:limit]
     find_system(system)
     workspace = Workspace(out)
-    resolved = _profile_for(workspace, profile, set_)
+    resolved = _profile_for(workspace, profile, [*(set_ or []), *([f"calls.policy={calls}"] if calls else [])])
     with only_writer(out):
         _require_corpus(workspace, source)
         require_resumable(system, workspace, resolved)
@@ -170,9 +178,13 @@ def report(
 ) -> None:
     """Recompute the report of a run from its stored traces."""
     from medvrag_core.evaluation.report import run_report
-    from medvrag_core.systems.answering import read_traces
+    from medvrag_core.systems.answering import read_asked, read_traces
 
-    made = run_report(read_traces(Workspace(run_), system, made_by=f"`medvrag run --system {system} ...` first"))
+    workspace = Workspace(run_)
+    traces = read_traces(workspace, system, made_by=f"`medvrag run --system {system} ...` first")
+    if asked := read_asked(workspace, system):
+        traces = [trace for trace in traces if trace.question.id in set(asked)]
+    made = run_report(traces, expected=len(asked) or None)
     typer.echo(made.model_dump_json(indent=1) if as_json else _report_text(made.model_dump(), run_))
 
 
@@ -221,6 +233,33 @@ def book_build(
 
 
 @app.command()
+def serve(
+    profile: ProfileOption = None,
+    start: Annotated[bool, typer.Option("--run", help="Start the servers, keep them until Ctrl-C.")] = False,
+    phase: Annotated[str, typer.Option(help="Which servers --run starts: questions or summaries.")] = "questions",
+    logs: Annotated[Path, typer.Option(help="Folder for the logs of --run.")] = Path("runs/servers"),
+    wait: Annotated[float, typer.Option(min=1, help="Seconds that a server may take to answer.")] = 1_800,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the command of every model server that a profile needs, with its reasons; or start them.
+
+    Example:
+
+        medvrag serve --profile a100
+    """
+    from medvrag_core.models.serving import serving_plan
+    from medvrag_core.models.serving_run import run_servers
+    from medvrag_core.models.serving_text import plan_text
+
+    plan = serving_plan(_profile_for(None, profile, set_))
+    if start:
+        run_servers(plan.of_phase(phase), logs / plan.profile, wait_s=wait, say=typer.echo)
+    else:
+        typer.echo(plan.model_dump_json(indent=1) if as_json else plan_text(plan))
+
+
+@app.command()
 def systems(as_json: JsonOption = False) -> None:
     """List the systems that `medvrag run --system` knows."""
     from medvrag_core.systems.base import catalog
@@ -242,6 +281,7 @@ def profiles(name: Annotated[str | None, typer.Argument(help="Show one profile i
 
 def main() -> None:
     """Entry point of the console script: errors become one sentence and an exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     logging.basicConfig(level=os.environ.get("MEDVRAG_LOG", "WARNING"), format="%(name)s: %(message)s")
     try:
         code = app(standalone_mode=False)
