@@ -1,7 +1,7 @@
 """The ``medvrag`` command: few verbs, each a thin call into the package.
 
-Exit codes: 0 done; 1 a replay differed, or a chapter failed; 2 the input, a setting or the state of the run is at fault; 3 a model failed, or
-questions of a run ended in an error (run again to ask only those); 130 stopped by Ctrl-C.
+Exit codes: 0 done; 1 a replay differed, or a chapter failed; 2 the input, a setting or the state of the run is at
+fault; 3 a model failed, or questions of a run ended in an error (run again to ask only those); 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -257,6 +257,40 @@ def serve(
         run_servers(plan.of_phase(phase), logs / plan.profile, wait_s=wait, say=typer.echo)
     else:
         typer.echo(plan.model_dump_json(indent=1) if as_json else plan_text(plan))
+
+
+@app.command()
+def doctor(
+    run_: Annotated[Path | None, typer.Option("--run", help="Run whose saved profile is checked.")] = None,
+    profile: ProfileOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the model servers of a profile with a few short calls; exit code 2 when a check fails.
+
+    Each failure names the setting, or the flag of the server, to change. Example:
+
+        medvrag doctor --profile a100
+    """
+    from medvrag_core.models.doctor import report_of, run_checks
+    from medvrag_core.views.check_text import check_text
+
+    workspace = Workspace(run_) if run_ is not None else None
+    if workspace is not None and profile is None and not workspace.profile.is_file():
+        raise NotBuiltError(f"run '{run_}' has no profile", way_out="give --profile, or the folder of a run")
+    resolved = _profile_for(workspace, profile, set_)
+    checks = []
+    for check in run_checks(resolved):
+        checks.append(check)
+        if not as_json:
+            typer.echo(check_text(check))
+    made = report_of(resolved, checks)
+    if as_json:
+        typer.echo(made.model_dump_json(indent=1))
+    elif not checks:
+        typer.echo(f"profile '{resolved.name}' uses no model server")
+    if not made.ok:
+        raise typer.Exit(2)
 
 
 @app.command()

@@ -1,0 +1,114 @@
+"""Checks of the settings alone, before any server is asked: address and key, and whether a prompt fits the context."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from urllib.parse import urlsplit
+
+from medvrag_core.models.budget import FLOOR_PIXELS
+from medvrag_core.models.checks.base import Finding, Role
+from medvrag_core.models.image_tokens import MARKS, TILE
+
+TOKENS_PER_WORD = 1.5
+"""Estimate for English medical text; summaries are measured in words."""
+
+FILTER_TEXT_TOKENS = 500
+READER_TEXT_TOKENS = 2_000
+"""Estimates for instructions, question and, for the reader, options and memory bank."""
+
+_REPLY_TOKENS_AROUND = 128
+_REPLY_TOKENS_PER_PAGE = 6
+"""As the filter's ranker sets its longest reply (a test compares them; rooms forbid to import it)."""
+
+_FEW_SUMMARIES = 8
+
+
+def check_settings(role: Role) -> Finding:
+    """Address, model and key; only whether the key is set is told."""
+    settings, name = role.settings, role.name
+    missing = [field for field in ("base_url", "model") if not getattr(settings, field)]
+    if missing:
+        fields = " and ".join(f"'{name}.{field}'" for field in missing)
+        return Finding("failed", f"{fields} {'is' if len(missing) == 1 else 'are'} empty", f"set {fields}", stops=True)
+    if os.environ.get(settings.key_env):
+        return Finding("ok", f"{settings.model} at {settings.base_url}, with the key in {settings.key_env}")
+    if on_this_computer(settings.base_url):
+        return Finding("ok", f"{settings.model} at {settings.base_url}, on this computer, without a key")
+    found = f"{settings.base_url} is not on this computer, and no key is in {settings.key_env}"
+    change = f"set the environment variable {settings.key_env}, or name another one in '{name}.key_env'"
+    # A server in the house often takes requests without a key; a hosted service never does.
+    return Finding("failed" if settings.server == "hosted" else "unknown", found, change)
+
+
+def check_room(role: Role) -> Finding:
+    """Whether ``context_tokens`` holds what the profile wants to send; text lengths are estimates and said to be."""
+    return _filter_room(role) if role.name == "filter_model" else _reader_room(role)
+
+
+def reply_tokens(role: Role) -> int:
+    """Longest reply of a map call."""
+    wanted = _REPLY_TOKENS_AROUND + _REPLY_TOKENS_PER_PAGE * role.profile.filter.map_keep
+    return min(wanted, role.settings.max_tokens)
+
+
+def summary_tokens(role: Role) -> int:
+    """Estimated tokens of one summary with its number."""
+    return round(role.profile.corpus.summary_tokens * TOKENS_PER_WORD) + 6
+
+
+def on_this_computer(base_url: str) -> bool:
+    """Whether an address is on loopback.
+
+    >>> on_this_computer("http://localhost:8000/v1"), on_this_computer("https://api.example.org/v1")
+    (True, False)
+    """
+    host = urlsplit(base_url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _filter_room(role: Role) -> Finding:
+    settings, wanted = role.settings, role.profile.filter.shard_size
+    reply, each = reply_tokens(role), summary_tokens(role)
+    free = settings.context_tokens - FILTER_TEXT_TOKENS - reply
+    fits = max(0, free // each)
+    sum_ = (
+        f"context {settings.context_tokens:,} - reply {reply:,} - instructions and question about"
+        f" {FILTER_TEXT_TOKENS:,} = {free:,}, about {fits:,} summaries of {each:,} tokens"
+    )
+    if fits < min(_FEW_SUMMARIES, wanted):
+        return Finding("failed", sum_, f"raise '{role.name}.context_tokens'")
+    if fits < wanted:
+        sum_ += f"; a call takes fewer than the {wanted:,} of 'filter.shard_size', so there are more calls"
+    return Finding("ok", sum_)
+
+
+def _reader_room(role: Role) -> Finding:
+    settings, profile, pages = role.settings, role.profile, role.pages_sent
+    each = settings.max_pixels // TILE**2 + MARKS
+    summaries = round(profile.loop.summaries_shown * profile.corpus.summary_tokens * TOKENS_PER_WORD)
+    text = READER_TEXT_TOKENS + summaries
+    wanted = pages * each + text + settings.max_tokens
+    sum_ = (
+        f"{pages} pages x {each:,} + text about {text:,} + reply {settings.max_tokens:,} = {wanted:,} tokens"
+        f" of {settings.context_tokens:,}"
+    )
+    if wanted <= settings.context_tokens:
+        return Finding("ok", sum_)
+    least = wanted - pages * (each - min(each, FLOOR_PIXELS // TILE**2 + MARKS))
+    if profile.loop.overflow == "scale_pages" and least <= settings.context_tokens:
+        return Finding("ok", f"{sum_}; pages are made smaller ('loop.overflow' is scale_pages)")
+    policy = {
+        "drop_pages": "the lowest-ranked pages would be left out",
+        "scale_pages": "even the smallest pages would not all fit",
+        "refuse": "such calls would be refused",
+    }[profile.loop.overflow]
+    return Finding(
+        "failed",
+        f"{sum_}; {policy} ('loop.overflow' is {profile.loop.overflow})",
+        f"raise '{role.name}.context_tokens', or lower '{role.name}.max_pixels', 'loop.pages_shown' or"
+        f" '{role.name}.max_images'",
+    )

@@ -1,0 +1,118 @@
+"""The start-up check of model servers: what would end a run, or spoil it without a word, is found in a few calls.
+
+Wrong names, short contexts, image limits, shrunken pages, schemas that nobody enforces: each has its own check, and
+each failure names the setting to change. One failure does not hide the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from medvrag_core.errors import MedvragError
+from medvrag_core.models.checks.base import Finding, Role, RoleName, State
+from medvrag_core.models.checks.configured import check_room, check_settings
+from medvrag_core.models.checks.pages import check_images, check_pixels
+from medvrag_core.models.checks.replies import check_likelihood, check_reply, check_schema, check_thinking
+from medvrag_core.models.checks.served import check_context, check_revision, check_server, check_tokens
+from medvrag_core.models.reply_text import neutral
+from medvrag_core.models.secrets import without_keys
+from medvrag_core.records import Record
+from medvrag_core.settings import Profile
+
+Examine = Callable[[Role], Finding]
+
+_SERVED: dict[str, Examine] = {"server": check_server, "revision": check_revision, "context": check_context}
+_CALLED: dict[str, Examine] = {"tokens": check_tokens, "reply": check_reply}
+_SETTINGS: dict[str, Examine] = {"settings": check_settings, "room": check_room}
+_LONGEST = 600
+
+
+class Check(Record):
+    """One check of one model.
+
+    Attributes
+    ----------
+    role : field of the profile, ``filter_model`` or ``reader_model``
+    state : ``unknown`` where the server does not tell, ``skipped`` where the check has no object
+    found : one sentence
+    change : setting, or flag of the server, that mends a failure or settles what is unknown; else empty
+    """
+
+    role: str
+    name: str
+    state: State
+    found: str
+    change: str = ""
+
+
+class DoctorReport(Record):
+    """All checks of a profile; ``ok`` when none failed, also for a profile without model servers."""
+
+    profile: str
+    ok: bool
+    checks: tuple[Check, ...]
+
+
+def report_of(profile: Profile, checks: Iterable[Check]) -> DoctorReport:
+    """Sum up checks."""
+    done = tuple(checks)
+    return DoctorReport(profile=profile.name, ok=all(check.state != "failed" for check in done), checks=done)
+
+
+def roles_of(profile: Profile) -> tuple[RoleName, ...]:
+    """Models of a profile that stand behind servers.
+
+    >>> from medvrag_core.settings import load_profile
+    >>> roles_of(load_profile("a100")), roles_of(load_profile("cpu"))
+    (('filter_model', 'reader_model'), ())
+    """
+    # The likelihood reader starts a server of its own where no address is given.
+    scored = profile.reader.name == "likelihood" and bool(profile.reader_model.base_url)
+    used: list[RoleName] = ["filter_model"] if profile.filter.ranker == "llm" else []
+    return (*used, "reader_model") if scored or profile.reader.name == "vlm" else tuple(used)
+
+
+def run_checks(profile: Profile) -> Iterator[Check]:
+    """Examine every model of a profile, the cheapest checks first; yields each check as soon as it is done.
+
+    No error of a server ends this: it is what the checks are about. No text of it holds a key.
+    """
+    for name in roles_of(profile):
+        role = Role(name, profile)
+        try:
+            yield from _examined(role)
+        finally:
+            role.close()
+
+
+def _examined(role: Role) -> Iterator[Check]:
+    stopped = ""
+    for name, examine in _checks_of(role).items():
+        if stopped:
+            yield Check(role=role.name, name=name, state="skipped", found=f"not tried after '{stopped}' failed")
+            continue
+        try:
+            finding = examine(role)
+        except MedvragError as error:
+            finding = Finding("failed", error.problem, error.way_out)
+        stopped = name if finding.stops else ""
+        yield Check(
+            role=role.name,
+            name=name,
+            state=finding.state,
+            found=_shown(role, finding.found),
+            change=_shown(role, role.qualified(finding.change)),
+        )
+
+
+def _checks_of(role: Role) -> dict[str, Examine]:
+    if role.scores_only:
+        return {"settings": check_settings} | _SERVED | {"likelihood": check_likelihood}
+    if role.name == "filter_model":
+        return _SETTINGS | _SERVED | _CALLED | {"schema": check_schema, "thinking": check_thinking}
+    return _SETTINGS | _SERVED | _CALLED | {"images": check_images, "pixels": check_pixels}
+
+
+def _shown(role: Role, text: str) -> str:
+    """Text that a server may have written, made fit for a terminal."""
+    return neutral(without_keys(text, role.settings.key_env), _LONGEST)
