@@ -225,7 +225,7 @@ class ShardDecision(Record):
 
     ``repeated`` and ``strangers`` count ids in the reply that came twice or were not in the shard (together
     ``dropped_ids``), ``filled`` counts places filled in Stage-1 order. ``fallback`` tells that the call gave no
-    ranking, and ``reason`` why (a :data:`CallOutcome`, or ``unreadable``). ``call`` is the key of the call in the store.
+    ranking, and ``reason`` why (a :data:`CallOutcome`, or ``unreadable``). ``call`` is its key in the call store.
     """
 
     phase: Literal["map", "reduce"]

@@ -165,6 +165,7 @@ class CallSettings(StageSettings):
     pause_s: float = Field(1.0, ge=0, description="first pause between tries, doubled each time, with jitter")
     give_up_after: int = Field(8, ge=1, description="calls that fail one after another before the run stops")
     drain_s: float = Field(30.0, ge=0, description="after Ctrl-C, time for calls in flight to finish")
+    accept_changed_prompts: bool = Field(False, description="pay again for calls that a changed prompt made worthless")
 
 
 class ServeSettings(StageSettings):
@@ -241,6 +242,29 @@ class Profile(StageSettings):
     serve: ServeSettings = ServeSettings()
     text: TextSettings = TextSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+
+
+RESULT_BLIND = ("name", "note", "workers", "evaluation", "calls", "serve")
+"""Fields of a profile that cannot change an answer."""
+
+
+def answering_settings(profile: Profile) -> Profile:
+    """The profile with the default in every field that cannot change an answer, for comparison and fingerprints.
+
+    >>> here = Profile(name="a", reader_model=ModelSettings(base_url="http://127.0.0.1:1/v1"))
+    >>> there = Profile(name="b", calls=CallSettings(in_flight=99))
+    >>> answering_settings(here) == answering_settings(there)
+    True
+    """
+    values: dict[str, Any] = {
+        name: "" if name == "name" else Profile.model_fields[name].get_default()
+        for name in RESULT_BLIND
+        if name in Profile.model_fields
+    }
+    where: dict[str, Any] = {name: ModelSettings.model_fields[name].default for name in WHERE_FIELDS}
+    for name in ("filter_model", "reader_model"):
+        values[name] = getattr(profile, name).model_copy(update=where)
+    return profile.model_copy(update=values)
 
 
 def fingerprint(settings: BaseModel) -> str:

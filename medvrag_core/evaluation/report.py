@@ -9,11 +9,14 @@ from statistics import fmean, median
 
 from pydantic import Field
 
+from medvrag_core.evaluation.filter_loss import filter_fallbacks
 from medvrag_core.evaluation.retrieval import RetrievalReport, retrieval_report
 from medvrag_core.evaluation.scoring import accuracy_report
 from medvrag_core.evaluation.taxonomy import page_of
 from medvrag_core.records import Record, Trace
 from medvrag_core.runs.publish import write_text
+
+STATES = ("correct", "wrong", "unparsed", "truncated", "refused", "errors", "missing")
 
 
 class RunReport(Record):
@@ -35,6 +38,10 @@ class RunReport(Record):
     chance: float = Field(description="expected accuracy of guessing: mean of 1 / number of options")
     unparsed_rate: float
     error_rate: float
+    outcomes: dict[str, int] = Field(description="questions by final state; they add up to `expected`")
+    filter_fallbacks: dict[str, int] = Field(
+        {}, description="questions with a filter call that gave no ranking, by reason"
+    )
     questions_with_gold_pages: int
     recall_at_10: float | None = Field(description="of gold pages, in the Stage-1 ranking of the first round")
     recall_at_100: float | None = Field(description="of gold pages, in the Stage-1 ranking of the first round")
@@ -76,6 +83,8 @@ def run_report(traces: Sequence[Trace], *, expected: int | None = None) -> RunRe
         chance=fmean(1 / len(t.question.options) for t in traces),
         unparsed_rate=accuracy.unparsed_rate,
         error_rate=accuracy.error_rate,
+        outcomes={state: getattr(accuracy, state) for state in STATES},
+        filter_fallbacks=filter_fallbacks(traces),
         questions_with_gold_pages=len(gold),
         recall_at_10=stage1.recall[10] if stage1 else None,
         recall_at_100=stage1.recall[100] if stage1 else None,

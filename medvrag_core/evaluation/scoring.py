@@ -16,8 +16,10 @@ from medvrag_core.records import Question, Record, Trace
 class AccuracyReport(Record):
     """Outcome of one system on one set of questions.
 
-    Every rate is a share of ``n``, so unparsed replies and errors count as wrong (paper section
-    3.4). ``low`` and ``high`` bound ``accuracy`` (Wilson).
+    Every question asked is in exactly one state: ``correct``, ``wrong``, ``unparsed``, ``truncated``, ``refused``,
+    ``errors`` or ``missing``; counts that do not add up make the report refuse. Every rate is a share of ``n``, so
+    unparsed, cut and refused replies and errors count as wrong (paper section 3.4). ``low`` and ``high`` bound
+    ``accuracy`` (Wilson).
     """
 
     system: str
@@ -27,7 +29,10 @@ class AccuracyReport(Record):
     correct: int = Field(ge=0)
     wrong: int = Field(ge=0, description="answered, but not with the gold option")
     unparsed: int = Field(ge=0, description="replies from which no option could be read")
+    truncated: int = Field(0, ge=0, description="replies that the token limit cut")
+    refused: int = Field(0, ge=0, description="replies that the model or its filter refused")
     errors: int = Field(ge=0, description="questions that a fault ended before a reply")
+    missing: int = Field(0, ge=0, description="questions asked that have no outcome yet")
     accuracy: float
     unparsed_rate: float
     error_rate: float
@@ -37,10 +42,11 @@ class AccuracyReport(Record):
 
     @model_validator(mode="after")
     def _counts_add_up(self) -> Self:
-        if self.correct + self.wrong + self.unparsed + self.errors != self.n:
-            raise ValueError("correct, wrong, unparsed and errors do not add up to n")
-        if self.n > self.expected:
-            raise ValueError("more outcomes than questions")
+        states = (self.correct, self.wrong, self.unparsed, self.truncated, self.refused, self.errors)
+        if sum(states) != self.n:
+            raise ValueError("the states of the questions do not add up to n")
+        if self.n + self.missing != self.expected:
+            raise ValueError("outcomes and missing questions do not add up to the questions asked")
         # An accuracy that is no fraction of n cannot come from n questions (GRIM).
         if self.accuracy != self.correct / self.n:
             raise ValueError("accuracy is not correct / n")
@@ -106,7 +112,10 @@ def accuracy_report(
         correct=states["correct"],
         wrong=states["wrong"],
         unparsed=states["unparsed"],
+        truncated=states["truncated"],
+        refused=states["refused"],
         errors=states["error"],
+        missing=0 if expected is None else expected - n,
         accuracy=states["correct"] / n,
         unparsed_rate=states["unparsed"] / n,
         error_rate=states["error"] / n,

@@ -24,6 +24,8 @@ ErrorClass = Literal[
     "no_retrieval",
     "unlabeled",
     "unparsed",
+    "truncated",
+    "refused",
     "error",
 ]
 ERROR_CLASSES: tuple[ErrorClass, ...] = (
@@ -35,6 +37,8 @@ ERROR_CLASSES: tuple[ErrorClass, ...] = (
     "no_retrieval",
     "unlabeled",
     "unparsed",
+    "truncated",
+    "refused",
     "error",
 )
 
@@ -96,8 +100,8 @@ def classify_error(trace: Trace, relevant: AbstractSet[str], *, need: Literal["a
     by Stage 2". Here a retrieval miss means not in the top N1, so that every error has one class.
     ``not_shown`` is ours: the paper has no name for a page that passed the filter at rank 11 to 100.
 
-    Other classes keep what cannot be judged apart: ``error`` and ``unparsed`` (no answer to explain),
-    ``unlabeled`` (no gold page), ``no_retrieval`` (a system that retrieves nothing).
+    Other classes keep what cannot be judged apart: ``error``, ``unparsed``, ``truncated`` and ``refused`` (no
+    answer to explain), ``unlabeled`` (no gold page), ``no_retrieval`` (a system that retrieves nothing).
 
     Parameters
     ----------

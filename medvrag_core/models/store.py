@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS calls (
     outcome TEXT NOT NULL,
     problem TEXT NOT NULL,
     reply TEXT NOT NULL,
+    digest TEXT NOT NULL,
     seconds REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS calls_by_prompt ON calls (purpose, prompt_version);
@@ -180,7 +181,8 @@ class CallStore:
             zlib.compress(call.request.encode(), 6),
             call.outcome,
             call.problem,
-            call.reply.to_json(),
+            (reply := call.reply.to_json()),
+            _digest(call.key, call.outcome, call.problem, reply),
             call.seconds,
         )
         self._transact([row])
@@ -253,7 +255,7 @@ class CallStore:
                 self._db.execute("BEGIN IMMEDIATE")
                 try:
                     self._db.executemany("INSERT OR REPLACE INTO token_counts VALUES (?,?,?)", counts)
-                    self._db.executemany("INSERT OR REPLACE INTO calls VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
+                    self._db.executemany("INSERT OR REPLACE INTO calls VALUES (?,?,?,?,?,?,?,?,?,?,?)", rows)
                     self._db.execute("COMMIT")
                 except BaseException:
                     self._db.execute("ROLLBACK")
@@ -270,14 +272,14 @@ class CallStore:
 
 
 def _call(row: tuple[Any, ...], path: Path) -> StoredCall:
-    key, purpose, version, model, revision, request, outcome, problem, reply, seconds = row
+    key, purpose, version, model, revision, request, outcome, problem, reply, digest, seconds = row
     where = f"{path}, call {key[:12]}"
     try:
         text = zlib.decompress(request).decode()
     except (zlib.error, UnicodeDecodeError):
         raise InputError(f"{where}: damaged", way_out="restore the file from an export") from None
-    if call_key(text) != key:
-        raise InputError(f"{where}: the request does not match its key", way_out="restore the file from an export")
+    if call_key(text) != key or _digest(key, outcome, problem, reply) != digest:
+        raise InputError(f"{where}: damaged, its digest does not match", way_out="restore the file from an export")
     return StoredCall(
         key=key,
         purpose=purpose,
@@ -292,5 +294,5 @@ def _call(row: tuple[Any, ...], path: Path) -> StoredCall:
     )
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _digest(*texts: Any) -> str:
+    return hashlib.sha256("\0".join(map(str, texts)).encode()).hexdigest()

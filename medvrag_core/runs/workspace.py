@@ -43,6 +43,11 @@ class Workspace:
         """Executed notebooks, one a chapter."""
         return self.root / "notebooks"
 
+    @property
+    def calls(self) -> Path:
+        """Every model call of the run, with its reply."""
+        return self.root / "calls.sqlite"
+
     def system(self, name: str) -> Path:
         """Everything one system produced."""
         return self.root / "systems" / name

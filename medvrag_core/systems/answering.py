@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,41 +11,83 @@ from urllib.parse import quote
 
 from tqdm import tqdm
 
-from medvrag_core.errors import NotBuiltError
+from medvrag_core.errors import InputError, NotBuiltError
+from medvrag_core.models.outcomes import worth_asking_again
 from medvrag_core.reasoning.loop import RoundError, verdict
 from medvrag_core.records import Outcome, Question, Round, Trace
 from medvrag_core.runs.publish import write_text
+from medvrag_core.runs.side_by_side import side_by_side
 from medvrag_core.runs.stage import require_same_settings, save_settings
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import EvaluationSettings, Profile, fingerprint
+from medvrag_core.settings import Profile, answering_settings, fingerprint
 from medvrag_core.systems.base import System, find_system
+from medvrag_core.systems.changed_prompts import changed_prompts, refuse_changed_prompts
 from medvrag_core.systems.resources import Resources
+
+_ENDS: dict[str, Outcome] = {"truncated": "truncated", "refused": "refused"}
 
 
 def answer_all(name: str, resources: Resources, questions: Sequence[Question], *, progress: bool = True) -> list[Trace]:
     """Answer every question that has no finished trace yet and return all traces in order.
 
     A stored trace is used again when its question and everything that shapes its answer are the
-    same; questions that ended in an error are asked anew.
+    same; questions that ended in an error, or leaned on a fallback that a fault of the server caused, are asked
+    anew, and of their calls only those that have no reply yet. ``calls.questions_at_once`` questions are under way
+    at one time; the result does not depend on it. Ctrl-C lets calls in flight finish and keeps what they brought.
 
     Raises
     ------
     MismatchError
-        The folder of this system was made under other settings; the fields are named.
+        The folder of this system was made under other settings, or a changed prompt makes stored calls worthless;
+        fields, calls and questions are named, and nothing was asked.
+    RunStopped
+        The model server no longer works; the same command goes on from here.
     """
-    require_resumable(name, resources.workspace, resources.profile)
+    workspace, profile = resources.workspace, resources.profile
+    require_resumable(name, workspace, profile)
+    if resources.prompt_versions and not profile.calls.accept_changed_prompts:
+        stored = _traces_in(workspace, name)
+        refuse_changed_prompts(changed_prompts(resources.calls, resources.prompt_versions, stored))
     system = find_system(name).compose(resources)
     key = answering_fingerprint(name, resources)
-    save_settings(resources.workspace.system(name), answering_settings(resources.profile))
-    traces = []
-    for question in tqdm(questions, desc=name, unit="question", disable=None if progress else True):
-        path = trace_path(resources.workspace, name, question.id)
-        stored = _stored(path)
-        if stored is None or stored.outcome == "error" or stored.fingerprint != key or stored.question != question:
-            stored = answer_one(name, system, question, profile=resources.profile.name, key=key)
-            write_text(path, stored.to_json())
-        traces.append(stored)
-    return traces
+    save_settings(workspace.system(name), answering_settings(profile))
+    write_text(asked_path(workspace, name), json.dumps([question.id for question in questions]))
+    paths = [trace_path(workspace, name, question.id) for question in questions]
+    found = {place: trace for place, path in enumerate(paths) if (trace := _stored(path)) is not None}
+    if profile.calls.policy == "always":
+        found.clear()
+    traces = {place: t for place, t in found.items() if is_finished(t, questions[place], key)}
+    todo = [place for place in range(len(questions)) if place not in traces]
+
+    def work(place: int) -> Trace:
+        trace = answer_one(name, system, questions[place], profile=profile.name, key=key)
+        write_text(paths[place], trace.to_json())
+        return trace
+
+    bar = tqdm(
+        total=len(questions), initial=len(traces), desc=name, unit="question", disable=None if progress else True
+    )
+    with bar:
+        for number, trace in side_by_side(
+            work,
+            todo,
+            at_once=profile.calls.questions_at_once,
+            stop=lambda: resources.limits.stop("stopped"),
+            drain_s=profile.calls.drain_s,
+        ):
+            traces[todo[number]] = trace
+            bar.update()
+            if tally := resources.tally():
+                bar.set_postfix(tally, refresh=False)
+    return [traces[place] for place in range(len(questions))]
+
+
+def is_finished(trace: Trace, question: Question, key: str) -> bool:
+    """Whether a stored trace stands: same question and settings, no error, no fallback that a server's fault caused."""
+    if trace.outcome == "error" or trace.fingerprint != key or trace.question != question:
+        return False
+    calls = [call for round_ in trace.rounds for call in round_.filter.calls]
+    return not any(call.fallback and worth_asking_again(call.reason) for call in calls)
 
 
 def require_resumable(name: str, workspace: Workspace, profile: Profile) -> None:
@@ -81,16 +124,41 @@ def _conclusion(rounds: tuple[Round, ...], failure: str) -> tuple[Outcome, str |
     if failure:
         return "error", None, failure
     said = verdict(rounds)
-    return ("answered", said.label, "") if said.label is not None else ("unparsed", None, said.reason or "no_tag")
+    if said.label is not None:
+        return "answered", said.label, ""
+    return _ENDS.get(said.reason, "unparsed"), None, said.reason or "no_tag"
 
 
 def read_traces(workspace: Workspace, name: str, *, made_by: str) -> list[Trace]:
     """All stored traces of one system, by question id; NotBuiltError names ``made_by`` as the way out."""
-    files = sorted(workspace.traces(name).glob("*.json"))
-    if not files:
+    traces = _traces_in(workspace, name)
+    if not traces:
         raise NotBuiltError(f"run '{workspace.root.name}' has no trace of system '{name}'", way_out=f"run {made_by}")
-    traces = [Trace.from_json(file.read_text(encoding="utf-8"), source=str(file)) for file in files]
-    return sorted(traces, key=lambda trace: trace.question.id)
+    return traces
+
+
+def systems_with_traces(workspace: Workspace) -> list[str]:
+    """Names of the systems that answered something in this run."""
+    return sorted({path.parent.parent.name for path in (workspace.root / "systems").glob("*/traces/*.json")})
+
+
+def asked_path(workspace: Workspace, name: str) -> Path:
+    """The ids of the questions that a system was last asked to answer, so that a report knows what is missing."""
+    return workspace.system(name) / "asked.json"
+
+
+def read_asked(workspace: Workspace, name: str) -> list[str]:
+    """Ids of the questions asked last; empty for runs that did not keep them. Raises InputError for a damaged file."""
+    path = asked_path(workspace, name)
+    if not path.is_file():
+        return []
+    try:
+        ids = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        ids = None
+    if not isinstance(ids, list) or not all(isinstance(i, str) for i in ids):
+        raise InputError(f"{path}: is no list of question ids", way_out="delete it and run again")
+    return ids
 
 
 def trace_path(workspace: Workspace, name: str, question_id: str) -> Path:
@@ -99,11 +167,6 @@ def trace_path(workspace: Workspace, name: str, question_id: str) -> Path:
     if len(safe) > 150 or not safe.strip("."):
         safe = f"{safe[:100].strip('.')}-{hashlib.sha256(question_id.encode()).hexdigest()[:16]}"
     return workspace.traces(name) / f"{safe}.json"
-
-
-def answering_settings(profile: Profile) -> Profile:
-    """The profile without what cannot change an answer (name, note, workers, statistics)."""
-    return profile.model_copy(update={"name": "", "note": "", "workers": 0, "evaluation": EvaluationSettings()})
 
 
 def answering_fingerprint(name: str, resources: Resources) -> str:
@@ -116,6 +179,12 @@ def answering_fingerprint(name: str, resources: Resources) -> str:
         resources.reader.fingerprint,
     )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _traces_in(workspace: Workspace, name: str) -> list[Trace]:
+    files = sorted(workspace.traces(name).glob("*.json"))
+    traces = [Trace.from_json(file.read_text(encoding="utf-8"), source=str(file)) for file in files]
+    return sorted(traces, key=lambda trace: trace.question.id)
 
 
 def _stored(path: Path) -> Trace | None:

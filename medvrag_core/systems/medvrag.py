@@ -1,4 +1,4 @@
-"""MedVRAG and the two rows of paper Table 1 that switch one of its parts off."""
+"""MedVRAG, the two rows of paper Table 1 that switch one of its parts off, and the option-blind arm."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ class PageEvidence(EvidenceSource):
 
     def search(self, query: str) -> SearchResult:
         """Encode the query and search the index; the step ``encode_query`` comes first."""
-        start = time.perf_counter()
-        vectors = self.resources.encoder.encode_query(query)
-        encoded = StageTime(step="encode_query", seconds=time.perf_counter() - start)
-        found = self.resources.index.search(vectors, self.resources.profile.index.candidates)
+        with self.resources.searching:
+            start = time.perf_counter()
+            vectors = self.resources.encoder.encode_query(query)
+            encoded = StageTime(step="encode_query", seconds=time.perf_counter() - start)
+            found = self.resources.index.search(vectors, self.resources.profile.index.candidates)
         return SearchResult(hits=found.hits, times=(encoded, *found.times))
 
     def summary(self, evidence_id: str) -> Summary:
@@ -67,3 +68,9 @@ def compose_single(resources: Resources) -> System:
 def compose_without_memory(resources: Resources) -> System:
     """Compose the identical loop without memory."""
     return MedVrag(resources, resources.profile.loop.model_copy(update={"memory": False}))
+
+
+@register("medvrag_option_blind", "full MedVRAG, queries written without seeing the options")
+def compose_option_blind(resources: Resources) -> System:
+    """Compose the full system with queries and notes that owe nothing to the options."""
+    return MedVrag(resources, resources.profile.loop.model_copy(update={"refinement": "option_blind"}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from functools import cached_property
 
 from medvrag_core.corpus.chunks import chunk_pages
@@ -16,9 +18,13 @@ from medvrag_core.index.base import PageIndex
 from medvrag_core.index.build import open_index
 from medvrag_core.index.lexical import Bm25Index
 from medvrag_core.index.text_index import TextIndex, ensure_text_index
+from medvrag_core.models.base import ChatModel
+from medvrag_core.models.limits import CallLimits
+from medvrag_core.models.store import CallStore
+from medvrag_core.models.stored_chat import StoredChat
 from medvrag_core.reasoning.reader import Reader
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import Profile
+from medvrag_core.settings import ModelSettings, Profile
 
 
 class Resources:
@@ -28,11 +34,17 @@ class Resources:
     ----------
     workspace : a run with a finished corpus, and a finished index for systems that search it
     profile : resolved settings
+
+    Attributes
+    ----------
+    searching : held while a query is encoded and searched; questions side by side wait for models, not for each other
     """
 
     def __init__(self, workspace: Workspace, profile: Profile) -> None:
         self.workspace = workspace
         self.profile = profile
+        self.searching = threading.Lock()
+        self._models: list[StoredChat] = []
 
     @cached_property
     def store(self) -> CorpusStore:
@@ -89,14 +101,42 @@ class Resources:
         )
 
     @cached_property
+    def calls(self) -> CallStore:
+        """The call store of the run."""
+        return CallStore(self.workspace.calls)
+
+    @cached_property
+    def limits(self) -> CallLimits:
+        """Bounds that all models of the run share."""
+        return CallLimits(self.profile.calls)
+
+    def chat(self, settings: ModelSettings) -> ChatModel:
+        """A model behind the call store; its server is first looked for when a call has to be paid for."""
+
+        def open_model() -> ChatModel:
+            from medvrag_core.models.openai_client import OpenAIChat
+
+            return OpenAIChat(settings, self.profile.calls, self.limits)
+
+        model = StoredChat(settings, self.calls, self.profile.calls, open_model)
+        self._models.append(model)
+        return model
+
+    def tally(self) -> dict[str, int]:
+        """Calls so far: asked of a model, and found in the store."""
+        counts: Counter[str] = Counter()
+        for model in self._models:
+            counts += model.tally
+        return dict(counts)
+
+    @cached_property
     def ranker(self) -> ShardRanker:
         """The ranker that the filter drives."""
         if self.profile.filter.ranker == "embedded":
             return EmbeddedRanker(self.profile.filter.stage1_weight)
         from medvrag_core.filter.llm_ranker import LlmRanker
-        from medvrag_core.models.openai_client import OpenAIChat
 
-        return LlmRanker(OpenAIChat(self.profile.filter_model))
+        return LlmRanker(self.chat(self.profile.filter_model), side_by_side=self.profile.calls.in_flight)
 
     @cached_property
     def reader(self) -> Reader:
@@ -109,12 +149,29 @@ class Resources:
             from medvrag_core.reasoning.likelihood_reader import LikelihoodReader
 
             return LikelihoodReader(self.profile.reader, self.profile.reader_model)
-        from medvrag_core.models.openai_client import OpenAIChat
         from medvrag_core.reasoning.vlm_reader import VlmReader
 
-        return VlmReader(OpenAIChat(self.profile.reader_model))
+        return VlmReader(self.chat(self.profile.reader_model), overflow=self.profile.loop.overflow)
+
+    @cached_property
+    def prompt_versions(self) -> dict[str, str]:
+        """Digest of the prompt in force for each purpose for which this profile calls a model."""
+        from medvrag_core.filter import llm_ranker
+        from medvrag_core.reasoning import prompts
+
+        versions: dict[str, str] = {}
+        if self.profile.filter.ranker == "llm":
+            versions |= dict.fromkeys(("filter_map", "filter_reduce"), llm_ranker.prompt_version())
+        if self.profile.reader.name == "vlm":
+            versions |= prompts.prompt_versions()
+        return versions
 
     def close(self) -> None:
-        """Stop what was started."""
+        """Stop what was started and close the call store."""
         if "reader" in self.__dict__:
             self.reader.close()
+        for model in self._models:
+            model.close()
+        if "calls" in self.__dict__:
+            self.calls.close()
+            del self.__dict__["calls"]

@@ -14,11 +14,13 @@ class ChunkEvidence(EvidenceSource):
 
     def __init__(self, resources: Resources) -> None:
         self.index = resources.text_index
+        self.searching = resources.searching
         self.candidates = resources.profile.index.candidates
 
     def search(self, query: str) -> SearchResult:
         """Nearest chunks."""
-        return self.index.search(query, self.candidates)
+        with self.searching:
+            return self.index.search(query, self.candidates)
 
     def summary(self, evidence_id: str) -> Summary:
         """The chunk's own text."""

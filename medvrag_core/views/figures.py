@@ -32,6 +32,8 @@ ERROR_LABELS = {
     "no_retrieval": "System retrieves nothing",
     "unlabeled": "No gold page known",
     "unparsed": "Reply without a readable answer",
+    "truncated": "Reply cut at the token limit",
+    "refused": "Refused by the model",
     "error": "Ended by an error",
 }
 

@@ -44,7 +44,7 @@ class HtmlTable:
 
 
 def arms_table(reports: Sequence[AccuracyReport], *, caption: str = "") -> HtmlTable:
-    """Accuracy, interval, unparsed and error rates by arm; incomplete arms are marked."""
+    """Accuracy, interval, and rates of questions without an answer by arm; incomplete arms are marked."""
     rows = [
         [
             r.system,
@@ -52,13 +52,16 @@ def arms_table(reports: Sequence[AccuracyReport], *, caption: str = "") -> HtmlT
             Number(_percent(r.accuracy)),
             Number(f"[{_percent(r.low)}, {_percent(r.high)}]"),
             Number(_percent(r.unparsed_rate)),
+            Number(_percent((r.truncated + r.refused) / r.n)),
             Number(_percent(r.error_rate)),
             "yes" if r.complete else f"no ({r.n} of {r.expected} questions, {r.errors} errors)",
         ]
         for r in reports
     ]
     return HtmlTable(
-        ["arm", "right", "accuracy", "95% interval", "unparsed", "errors", "complete"], rows, caption=caption
+        ["arm", "right", "accuracy", "95% interval", "unparsed", "cut or refused", "errors", "complete"],
+        rows,
+        caption=caption,
     )
 
 

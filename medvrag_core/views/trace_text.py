@@ -12,14 +12,14 @@ def trace_text(trace: Trace) -> str:
 
     Control characters are taken out, so text from a page cannot steer the terminal.
     """
-    lines = [_plain(trace.question.question)]
-    lines += [f"  {label}  {_plain(text)}" for label, text in trace.question.options.items()]
+    lines = [plain(trace.question.question)]
+    lines += [f"  {label}  {plain(text)}" for label, text in trace.question.options.items()]
     for round_ in trace.rounds:
         lines += _round_lines(round_)
     if trace.label is not None:
-        lines.append(f"\nAnswer: {trace.label}  {_plain(trace.question.options[trace.label])}")
+        lines.append(f"\nAnswer: {trace.label}  {plain(trace.question.options[trace.label])}")
     else:
-        lines.append(f"\nNo answer ({trace.outcome}: {_plain(trace.reason)})")
+        lines.append(f"\nNo answer ({trace.outcome}: {plain(trace.reason)})")
     lines.append(f"{trace.seconds:.1f} s, profile {trace.profile}. For software research, not medical advice.")
     return "\n".join(lines)
 
@@ -27,17 +27,18 @@ def trace_text(trace: Trace) -> str:
 def _round_lines(round_: Round) -> list[str]:
     pages = ", ".join(round_.shown) or "none"
     lines = [
-        f"\nRound {round_.number}: {shorten(_plain(round_.query), 200)}",
-        f"  {len(round_.stage1)} candidates, {len(round_.filter.kept)} after the filter; pages read: {_plain(pages)}",
+        f"\nRound {round_.number}: {shorten(plain(round_.query), 200)}",
+        f"  {len(round_.stage1)} candidates, {len(round_.filter.kept)} after the filter; pages read: {plain(pages)}",
     ]
-    lines += [f"  bank: {shorten(_plain(finding), 160)}" for finding in round_.bank_before.key_findings]
-    lines += [f"  found: {shorten(_plain(finding), 160)}" for finding in round_.parsed.findings]
+    lines += [f"  bank: {shorten(plain(finding), 160)}" for finding in round_.bank_before.key_findings]
+    lines += [f"  found: {shorten(plain(finding), 160)}" for finding in round_.parsed.findings]
     if round_.parsed.notes:
-        lines.append(f"  note: {shorten(_plain(round_.parsed.notes), 200)}")
+        lines.append(f"  note: {shorten(plain(round_.parsed.notes), 200)}")
     if round_.parsed.query_update is not None:
-        lines.append(f"  asks next: {shorten(_plain(round_.parsed.query_update), 200)}")
+        lines.append(f"  asks next: {shorten(plain(round_.parsed.query_update), 200)}")
     return lines
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Text in which nothing can steer a terminal."""
     return "".join(c if c.isprintable() else " " for c in text)

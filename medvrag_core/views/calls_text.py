@@ -1,0 +1,64 @@
+"""Model calls and differences between runs as plain text, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from medvrag_core.evaluation.diff import RunDiff
+from medvrag_core.models.store import CallStore, PromptGroup
+from medvrag_core.records import Record
+from medvrag_core.views.trace_text import plain
+
+
+class CallsStatus(Record):
+    """What a call store holds; ``outcomes`` add up to ``calls``."""
+
+    calls: int
+    outcomes: dict[str, int]
+    prompts: tuple[PromptGroup, ...]
+    prompt_tokens: int
+    completion_tokens: int
+
+    def text(self) -> str:
+        """A few lines for the terminal."""
+        outcomes = ", ".join(f"{name} {count}" for name, count in self.outcomes.items())
+        lines = [f"{self.calls} calls ({outcomes or 'none'})"]
+        lines += [f"  {g.purpose:14} prompt {g.prompt_version:14} {g.calls:>7} calls" for g in self.prompts]
+        lines.append(f"  {self.prompt_tokens:,} tokens read, {self.completion_tokens:,} written")
+        return "\n".join(lines)
+
+
+def calls_status(store: CallStore) -> CallsStatus:
+    """Count a store."""
+    read = written = 0
+    for call in store.calls():
+        read += call.reply.prompt_tokens
+        written += call.reply.completion_tokens
+    return CallsStatus(
+        calls=len(store),
+        outcomes=store.outcomes(),
+        prompts=tuple(store.prompts()),
+        prompt_tokens=read,
+        completion_tokens=written,
+    )
+
+
+def diff_text(diff: RunDiff, settings: Sequence[str] = (), *, show: int = 40) -> str:
+    """The differences of two runs, one line a question."""
+    lines = [
+        f"{diff.both} questions in both: {diff.identical} identical in every detail, {diff.same_outcome} same outcome",
+        f"  A {diff.first}",
+        f"  B {diff.second}",
+    ]
+    if diff.only_first or diff.only_second:
+        lines.append(f"  {len(diff.only_first)} questions only in A, {len(diff.only_second)} only in B")
+    if diff.p_value is not None:
+        p_value = f"exact McNemar p = {diff.p_value:.3g}"
+        lines.append(f"  wrong -> right {diff.gained}, right -> wrong {diff.lost}, {p_value}")
+    lines += [f"  setting {plain(change)}" for change in settings[:show]]
+    for question in diff.questions[:show]:
+        outcome = f"{question.first} -> {question.second}" if question.first != question.second else question.first
+        lines.append(f"{plain(question.question_id)}: {plain(outcome)}; {question.where}: {plain(question.detail)}")
+    if len(diff.questions) > show:
+        lines.append(f"... and {len(diff.questions) - show} more (--json shows all)")
+    return "\n".join(lines)
