@@ -96,17 +96,17 @@ class FakeChat(ChatModel):
         return [request.messages[-1].text for request in self.requests if request.purpose == purpose]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def pages() -> type[Pages]:
     return Pages
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def keep_all() -> type[KeepAll]:
     return KeepAll
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def fake_chat() -> type[FakeChat]:
     return FakeChat
 

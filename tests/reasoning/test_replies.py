@@ -1,14 +1,18 @@
-"""Strict reading of replies (cases BC-01 to BC-10, BC-13, BC-14, BC-16 to BC-18, BC-37)."""
+"""Strict reading of replies (cases BC-01 to BC-11, BC-13 to BC-19, BC-37)."""
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from medvrag_core.reasoning.replies import MAX_FINDING, MAX_FINDINGS, MAX_QUERY, parse_reply
+from medvrag_core.records import ParsedReply
 
 FOUR = {"A": "retinal toxicity", "B": "hearing loss", "C": "renal failure", "D": "hypothyroidism"}
 YES_NO = {"A": "yes", "B": "no", "C": "maybe"}
@@ -26,6 +30,14 @@ def test_bc02_a_restated_format_is_skipped() -> None:
     assert parse_reply("<answer>B</answer> as in <answer>...</answer>", FOUR).label == "B"
     assert parse_reply("<answer>LETTER</answer>", FOUR).reason == "placeholder"
     assert parse_reply("the form is <answer>LETTER then <answer>B</answer>", FOUR).label == "B"
+
+
+def test_bc02_the_form_of_a_request_is_no_request() -> None:
+    """The placeholders of our own prompt, said back word by word."""
+    notes = '<notes>{"findings": ["fact (page ID)"], "note": "what is still missing and why"}</notes>'
+    parsed = parse_reply(f"<query_update>refined search query</query_update>\n{notes}", FOUR)
+    assert (parsed.query_update, parsed.findings, parsed.notes, parsed.reason) == (None, (), "", "no_tag")
+    assert parse_reply(f"<query_update>renal dose</query_update>{notes}", FOUR).query_update == "renal dose"
 
 
 @pytest.mark.parametrize("text", ["I would pick B, a safe choice in renal failure.", "Answer:\n\nAnswer: C"])
@@ -92,6 +104,11 @@ def test_bc10_yes_no_maybe(inside: str) -> None:
     assert parse_reply(f"<answer>{inside}</answer>", YES_NO).label == "C"
 
 
+def test_bc11_an_unreadable_reply_gets_no_letter() -> None:
+    parsed = parse_reply("I cannot tell from these pages.", FOUR)
+    assert (parsed.label, parsed.query_update, parsed.reason) == (None, None, "no_tag")
+
+
 @pytest.mark.parametrize(
     ("inside", "reason"),
     [
@@ -152,12 +169,9 @@ def test_bc37_a_query_in_place_of_a_demanded_answer_is_unparsed() -> None:
 @pytest.mark.parametrize(
     ("notes", "findings", "note"),
     [
-        ('```json\n{"key_findings":"screen at baseline"}\n```', ("screen at baseline",), ""),  # BC-17
-        ('{"key_findings":["dose is weight based"]} Note: see {Table 2}.', ("dose is weight based",), ""),  # BC-16
         ('["a", 5, null, {"b": 1}, true]', ("a", "5"), ""),
         ("plain words", (), "plain words"),
         ('{"findings": {"a": 1}, "note": ["x"]}', (), ""),
-        ('{"notes":' + "\n" * 3_000, (), '{"notes":'),  # BC-18
         ('{"findings": ["a", "a"]}', ("a",), ""),
     ],
 )
@@ -166,10 +180,70 @@ def test_notes_are_read_tolerantly(notes: str, findings: tuple[str, ...], note: 
     assert (parsed.findings, parsed.notes) == (findings, note)
 
 
-def test_bc13_bc14_reasoning_around_a_query() -> None:
+def asked(notes: str) -> ParsedReply:
+    return parse_reply(f"<query_update>q</query_update><notes>{notes}</notes>", FOUR)
+
+
+def test_bc13_a_closing_tag_alone_ends_the_reasoning() -> None:
     assert parse_reply("it wants toxicity\n</think>\n<query_update>q</query_update>", FOUR).query_update == "q"
+    assert parse_reply("<answer>B</answer>?\n</think>\n<answer>D</answer>", FOUR).label == "D"
+    assert parse_reply("I lean to <answer>B</answer>\n</think>\n", FOUR).label is None
+
+
+def test_bc14_empty_and_full_reasoning_is_no_part_of_the_reply() -> None:
+    assert parse_reply("<think>\n\n</think>\n<answer>D</answer>", FOUR).label == "D"
     text = "<think><query_update>no</query_update></think><query_update>yes</query_update>"
     assert parse_reply(text, FOUR).query_update == "yes"
+
+
+def test_bc15_a_reply_from_the_reasoning_field_is_read_like_any_other() -> None:
+    """The client moves it and sets the flag; what it moves has no tags around it, or only the closing one."""
+    assert parse_reply("<answer>C</answer>", FOUR).label == "C"
+    assert parse_reply("so it is C\n</think>\n\n<answer>C</answer>", FOUR).label == "C"
+
+
+def test_bc16_text_after_the_object_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        parsed = asked('{"key_findings":["dose is weight based"]} Note: see {Table 2}.')
+    assert parsed.findings == ("dose is weight based",)
+    assert "ignored text around the JSON" in caplog.text
+
+
+def test_bc17_a_fenced_string_becomes_one_finding_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        parsed = asked('```json\n{"key_findings":"screen at baseline"}\n```')
+    assert parsed.findings == ("screen at baseline",)
+    assert "one finding in place of a list" in caplog.text
+
+
+@pytest.mark.parametrize("blank", ["\n", " ", "\t", "\u00a0"])
+def test_bc18_blanks_that_run_on_bring_nothing(blank: str) -> None:
+    runaway = '{"notes":' + blank * 3_000
+    assert (asked(runaway).findings, asked(runaway).notes) == ((), '{"notes":')
+    cut = parse_reply("<query_update>q</query_update><notes>" + runaway, FOUR)
+    assert (cut.query_update, cut.findings) == ("q", ())
+    assert time_of(lambda: asked('{"notes":' + blank * 100_000)) < 40 * time_of(
+        lambda: asked('{"notes":' + blank * 10_000)
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '[__import__("os").getcwd()]',
+        '[__import__("pathlib").Path("ran").touch()]',
+        "!!python/object/apply:os.system ['touch ran']",
+        "{'findings': ['single quotes are Python, not JSON']}",
+    ],
+)
+def test_bc19_code_is_text_and_never_run(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    parsed = asked(code)
+    assert parsed.findings == (), "not JSON, so not a list"
+    assert parsed.notes == " ".join(code.split()), "kept as the words that it is"
+    assert parse_reply(f"<query_update>{code}</query_update>", FOUR).query_update == code
+    assert parse_reply(f"<answer>{code}</answer>", FOUR).label is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_sizes_are_capped_and_forged_tags_are_neutral() -> None:
@@ -201,11 +275,31 @@ def test_prose_before_the_block_never_changes_the_answer(label: str, prose: str)
     assert parse_reply(f"{prose}<answer>{label}</answer>", FOUR).label == label
 
 
-@pytest.mark.parametrize(
-    "unit", ["<answer>", "<answer>A ", "</think>", "<think>", "( ", "**", "A, ", "\n", "{", "<notes>{"]
-)
-def test_time_grows_with_length_only(unit: str) -> None:
-    start = time.perf_counter()
-    parse_reply(unit * 20_000, FOUR)
-    parse_reply(f"<answer>{unit * 20_000}</answer><query_update>{unit * 20_000}</query_update>", FOUR)
-    assert time.perf_counter() - start < 4
+UNITS = [
+    "<answer>", "<answer>A ", "<answer>LETTER</answer>", "</think>", "<think>", "<think></think>", "( ", "**", "A, ",
+    "\n", "{", "[", "<notes>{", "<query_update></query_update>", "< ", "[Round 1] ", '"', "é",
+]  # fmt: skip
+
+
+def time_of(work: Callable[[], object]) -> float:
+    """The least of three runs, in seconds, so that a busy machine disturbs less."""
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    return max(min(seconds), 1e-4)
+
+
+def long_replies(unit: str, length: int) -> tuple[str, str]:
+    body = (unit * (length // len(unit) + 1))[:length]
+    third = body[: length // 3]
+    return body, f"<answer>{third}</answer><query_update>{third}</query_update><notes>{third}</notes>"
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("length", [15_000, 1_000_000])
+def test_time_grows_no_faster_than_length(unit: str, length: int) -> None:
+    """Ten times the reply, up to 10 MB, in far less than the hundred times of a quadratic reader."""
+    for short, long in zip(long_replies(unit, length), long_replies(unit, 10 * length), strict=True):
+        assert time_of(lambda: parse_reply(long, FOUR)) < 40 * time_of(lambda: parse_reply(short, FOUR))  # noqa: B023
