@@ -31,6 +31,7 @@ _POLL_S = 0.2
 _PROGRESS_S = 15.0
 _ANSWER_S = 5.0
 _STOP_S = 20.0
+_STRAGGLERS_S = 3.0
 _LAST_LINES = 20
 _TAIL_BYTES = 16_384
 
@@ -235,6 +236,9 @@ def _stop(running: list[RunningServer]) -> None:
         started.signal(signal.SIGTERM)
     end = time.monotonic() + _STOP_S
     while time.monotonic() < end and not all(started.gone() for started in running):
+        if all(started.process.poll() is not None for started in running):
+            # Nobody may be there to collect what the servers left, so a group can stay although all in it ended.
+            end = min(end, time.monotonic() + _STRAGGLERS_S)
         time.sleep(_POLL_S / 4)
     for started in running:
         if not started.gone():
