@@ -140,6 +140,7 @@ class Role:
             "temperature": self.settings.temperature,
             "top_p": self.settings.top_p,
             "seed": self.settings.seed,
+            "stream": False,
         }
         if schema is not None:
             body["response_format"] = {
