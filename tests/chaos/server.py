@@ -157,7 +157,7 @@ class Handler(BaseHTTPRequestHandler):
             usage = {"prompt_tokens": 9, "completion_tokens": 10**6}
         elif fault == "huge":
             text = "x" * 5_000_000
-        elif fault == "whole":
+        elif fault == "whole" or not body.get("stream", True):
             choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
             with state.lock:
                 state.finished[key] += 1
