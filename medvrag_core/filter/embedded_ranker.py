@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from medvrag_core.filter.base import Candidate, ShardRanker
+from medvrag_core.filter.base import Candidate, Phase, Ranking, ShardRanker
 from medvrag_core.index.lexical import Bm25Index
 
 
@@ -21,14 +21,14 @@ class EmbeddedRanker(ShardRanker):
     def __init__(self, stage1_weight: float = 0.7) -> None:
         self.stage1_weight = stage1_weight
 
-    def rank(self, query: str, shard: Sequence[Candidate], keep: int) -> list[str]:
+    def rank(self, query: str, shard: Sequence[Candidate], keep: int, phase: Phase = "map") -> Ranking:
         """See :class:`ShardRanker`."""
         ids = [c.page_id for c in shard]
         lexical = _standardized(Bm25Index(ids, [c.summary for c in shard]).scores(query))
         stage1 = _standardized(np.array([c.score for c in shard], dtype=np.float32))
         scores = self.stage1_weight * stage1 + (1.0 - self.stage1_weight) * lexical
         order = np.lexsort((np.array([c.rank for c in shard]), -scores))
-        return [ids[i] for i in order[:keep]]
+        return Ranking(page_ids=tuple(ids[i] for i in order[:keep]))
 
 
 def _standardized(values: NDArray[np.float32]) -> NDArray[np.float32]:
