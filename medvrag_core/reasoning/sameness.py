@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 
 # Words and numbers, and the signs that change what a medical sentence says; other punctuation does not count.
-_MEANING = re.compile(r"\d+(?:[.,]\d+)*|[^\W_]+|[<>≤≥=+%±↑↓]|[-−](?=\d)")
+_MEANING = re.compile(r"\d+(?:[.,]\d+)*|[^\W_]+|[<>≤≥=+%±↑↓]|-(?=\s*\d)")
 _PAGE_ID = re.compile(r"#p\d+", re.IGNORECASE)
 
 
@@ -21,7 +21,8 @@ def folded(text: str) -> str:
     >>> folded("eGFR < 30") == folded("eGFR > 30")
     False
     """
-    return " ".join(_MEANING.findall(unicodedata.normalize("NFKC", text).casefold()))
+    plain = unicodedata.normalize("NFKC", text).casefold().replace("−", "-")
+    return " ".join(_MEANING.findall(unicodedata.normalize("NFKC", plain)))
 
 
 def names_other_pages(text: str, known: Iterable[str]) -> bool:

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from medvrag_core.reasoning.evidence_reader import EvidenceReader
 from medvrag_core.reasoning.memory import remember
 from medvrag_core.reasoning.next_query import issued_queries
+from medvrag_core.reasoning.passages import split_text
 from medvrag_core.reasoning.replies import parse_reply
+from medvrag_core.reasoning.sameness import folded
 from medvrag_core.records import EvidenceItem, MemoryBank, ParsedReply, Question, ReaderInput, Summary
 from medvrag_core.settings import ReaderSettings
 
@@ -74,15 +76,15 @@ def test_summaries_of_pages_not_shown_count() -> None:
 
 def test_no_query_is_asked_twice() -> None:
     """Rounds until the reader has nothing new to ask; then it answers by itself."""
-    bank, query, asked = MemoryBank(), HCQ.question, {HCQ.question.casefold()}
+    bank, query, asked = MemoryBank(), HCQ.question, {folded(HCQ.question)}
     for number in range(1, 12):
         given_ = ask(pages={"P1#p1": PAGES["P1#p1"]}, bank=bank, query=query, round=number)
         parsed = read(given_, margin=2.0)
         if parsed.label is not None:
             break
         assert parsed.query_update is not None
-        assert parsed.query_update.casefold() not in asked
-        asked.add(parsed.query_update.casefold())
+        assert folded(parsed.query_update) not in asked
+        asked.add(folded(parsed.query_update))
         bank, query = remember(bank, number, parsed.findings, parsed.notes), parsed.query_update
         assert query in issued_queries(ask(bank=bank))
     assert parsed.label in HCQ.options and number > 2
@@ -157,7 +159,7 @@ def test_the_same_input_gives_the_same_reply() -> None:
     assert reader.fingerprint != EvidenceReader(ReaderSettings(margin=0.5)).fingerprint
 
 
-def test_ten_real_pages_are_read_within_half_a_second(shared_data: Path) -> None:
+def test_reading_real_pages_takes_time_by_their_number_only(shared_data: Path) -> None:
     import pymupdf
 
     with pymupdf.open(shared_data / "articles" / "pdf" / "PMC6150305.pdf") as document:
@@ -169,7 +171,13 @@ def test_ten_real_pages_are_read_within_half_a_second(shared_data: Path) -> None
         C="Pheophytin-a",
         D="Orientin",
     )
-    start = time.process_time()
-    parsed = read(ask(question, pages, must_answer=True))
-    assert time.process_time() - start < 0.5
-    assert parsed.label == "C"
+
+    def seconds(copies: int) -> float:
+        many = {f"{k}-{name}": text for k in range(copies) for name, text in pages.items()}
+        split_text.cache_clear()
+        start = time.process_time()
+        read(ask(question, many, must_answer=True))
+        return time.process_time() - start
+
+    assert read(ask(question, pages, must_answer=True)).label == "C"
+    assert min(seconds(8) for _ in range(2)) < 30 * min(seconds(1) for _ in range(3))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pytest_httpserver import HTTPServer
@@ -11,6 +13,7 @@ from werkzeug import Request, Response
 
 from medvrag_core.errors import MedvragError, ModelError
 from medvrag_core.models import local_server
+from medvrag_core.reasoning import likelihood_reader
 from medvrag_core.reasoning.likelihood_reader import CONTEXT_CHARACTERS, LikelihoodReader, scoring_prompt
 from medvrag_core.reasoning.replies import parse_reply
 from medvrag_core.records import EvidenceItem, Question, ReaderInput
@@ -52,6 +55,26 @@ def test_a_close_call_asks_before_the_last_round_and_answers_in_it(httpserver: H
     reader = serve(httpserver, -5.0, -5.1)
     assert parse_reply(reader.read(ask(must_answer=False)).text, QUESTION.options).query_update
     assert parse_reply(reader.read(ask()).text, QUESTION.options).label == "A"
+
+
+def test_readers_side_by_side_start_one_server(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer) -> None:
+    started = []
+
+    class Slow:
+        def __init__(self) -> None:
+            time.sleep(0.05)
+            started.append(self)
+            self.root = httpserver.url_for("")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(likelihood_reader, "LocalServer", Slow)
+    reader = LikelihoodReader(ReaderSettings())
+    with ThreadPoolExecutor(8) as pool:
+        scorers = {id(scorer) for scorer in pool.map(lambda _: reader._open(), range(8))}
+    reader.close()
+    assert len(started) == len(scorers) == 1
 
 
 def test_a_failing_server_is_a_model_error(httpserver: HTTPServer) -> None:
