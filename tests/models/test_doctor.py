@@ -6,6 +6,7 @@ import base64
 import importlib.util
 import io
 import json
+import os
 import re
 import socket
 import subprocess
@@ -35,6 +36,7 @@ from medvrag_core.settings import ModelSettings, Profile, load_profile
 from medvrag_core.views.check_text import check_text
 
 QWEN = "Qwen/Qwen2.5-VL-7B-Instruct"
+VLLM_PYTHON = os.environ.get("MEDVRAG_VLLM_PYTHON", "")
 KEY = "sk-secret-0123456789abcdef"
 FILTER_CHECKS = ["settings", "room", "server", "revision", "context", "tokens", "reply", "schema", "thinking"]
 READER_CHECKS = ["settings", "room", "server", "revision", "context", "tokens", "reply", "images", "pixels"]
@@ -556,6 +558,39 @@ def test_smollm2_passes_as_filter_model_and_as_scorer() -> None:
         assert states(too_long, "failed") == ["context"]
         scorer = by_name(run_checks(scoring(server.base_url)))
         assert states(scorer, "failed") + states(scorer, "skipped") == [], scorer
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not VLLM_PYTHON, reason="MEDVRAG_VLLM_PYTHON is not set; tests/models/vllm_cpu/setup.sh makes it")
+def test_vllm_passes_and_each_wrong_setting_is_found(tmp_path: Path) -> None:
+    path = Path(__file__).parent / "vllm_cpu" / "server.py"
+    spec = importlib.util.spec_from_file_location("vllm_for_the_doctor", path)
+    assert spec is not None and spec.loader is not None
+    vllm = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(vllm)
+    pixels = 256 * 28 * 28  # as in make_tiny_qwen.py
+    right = {"context_tokens": vllm.MAX_MODEL_LEN, "max_pixels": pixels, "max_tokens": 512}
+    small = {"loop__pages_shown": 4, "loop__summaries_shown": 0, "filter__map_keep": 5}
+    with vllm.VllmServer(Path(VLLM_PYTHON), tmp_path) as server:
+
+        def examine(role: str = "reader_model", **changes: Any) -> Checks:
+            times = {"timeout_s": 120.0, "wall_s": 240.0}
+            return by_name(
+                run_checks(
+                    profile_of(role, server.base_url, **({"model": vllm.MODEL} | times | right | small | changes))
+                )
+            )
+
+        for role in ("reader_model", "filter_model"):
+            checks = examine(role)
+            assert (states(checks, "failed"), states(checks, "unknown")) == ([], ["revision"]), checks
+        assert states(examine(context_tokens=vllm.MAX_MODEL_LEN + 1), "failed") == ["context"]
+        limited = examine(loop__pages_shown=vllm.MAX_IMAGES + 1, max_images=99, max_pixels=784)
+        assert states(limited, "failed") == ["images"] and f"at most {vllm.MAX_IMAGES} " in limited["images"].found
+        # Pages are made smaller by the model's processor than the profile thinks.
+        shrunk = examine(max_pixels=2 * pixels, loop__pages_shown=2)
+        assert states(shrunk, "failed") == ["pixels"] and "makes pages smaller" in shrunk["pixels"].found
+        assert "server" in states(examine(model="another"), "failed")
 
 
 # --- the command ------------------------------------------------------------------------
