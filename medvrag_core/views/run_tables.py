@@ -9,6 +9,7 @@ from textwrap import shorten
 from typing import Any
 
 from medvrag_core.evaluation.by_evidence import GroupRow
+from medvrag_core.evaluation.filter_loss import FilterLoss
 from medvrag_core.evaluation.report import RunReport
 from medvrag_core.records import Article, FilterDecision, LedgerEntry, Summary, Trace
 from medvrag_core.settings import Profile
@@ -80,7 +81,7 @@ def report_table(report: RunReport, *, caption: str = "") -> HtmlTable:
 
 
 def filter_table(decision: FilterDecision, *, gold: Sequence[str] = (), show: int = 5) -> HtmlTable:
-    """Every call of the filter: what it saw, what it kept, what had to be repaired."""
+    """Every call of the filter: what it saw, what it kept, what had to be repaired, and what it cost."""
     rows: list[list[object]] = [
         [
             f"{call.phase} {number}",
@@ -89,13 +90,51 @@ def filter_table(decision: FilterDecision, *, gold: Sequence[str] = (), show: in
             ", ".join(call.kept[:show]) + (" ..." if len(call.kept) > show else ""),
             ", ".join(page for page in gold if page in call.shown) or "-",
             ", ".join(page for page in gold if page in call.kept) or "-",
-            call.dropped_ids,
-            "yes" if call.fallback else "no",
+            call.repeated,
+            call.strangers,
+            call.filled,
+            f"yes ({call.reason or 'unknown'})" if call.fallback else "no",
+            call.prompt_tokens or "-",
+            ", ".join(call.flags) or "-",
         ]
         for number, call in enumerate(decision.calls, start=1)
     ]
-    columns = ["call", "shown", "kept", "best kept", "gold shown", "gold kept", "ids dropped", "fell back"]
-    return HtmlTable(columns, rows)
+    columns = ["call", "shown", "kept", "best kept", "gold shown", "gold kept", "ids repeated", "ids not shown"]
+    return HtmlTable([*columns, "filled", "fell back", "prompt tokens", "flags"], rows)
+
+
+_FATES = {
+    "kept": "kept",
+    "lost_to_fallback": "lost, the call fell back to Stage-1 order",
+    "lost_in_reduce": "lost in reduce",
+    "lost_in_map": "lost in map",
+    "lost_unseen": "lost, no call showed it",
+}
+
+
+def filter_loss_table(loss: FilterLoss, *, caption: str = "") -> HtmlTable:
+    """What became of the gold pages among the candidates, with the calls behind it in the caption."""
+    rows: list[list[object]] = [
+        [
+            _FATES[row.fate],
+            Number(f"{row.count} of {loss.candidates}"),
+            _plain(row.share) if loss.candidates else "-",
+            Number(f"[{row.low:.3f}, {row.high:.3f}]"),
+        ]
+        for row in loss.rows
+    ]
+    rows.append(["never among the candidates", Number(f"{loss.never_candidates} of {loss.gold}"), "-", "-"])
+    calls = loss.calls
+    fallbacks = ", ".join(f"{reason} {count}" for reason, count in calls.fallbacks.items()) or "none"
+    parts = [
+        caption,
+        f"{loss.system}, {'first round' if loss.rounds == 'first' else 'any round'}, {loss.questions} questions",
+        f"{calls.calls} calls, fallbacks: {fallbacks}",
+        f"{calls.repeated} ids repeated, {calls.strangers} not shown, {calls.cut} calls with a cut summary",
+    ]
+    if calls.prompt_tokens_median is not None:
+        parts.append(f"prompt tokens a call: median {calls.prompt_tokens_median:g}, most {calls.prompt_tokens_max}")
+    return HtmlTable(["gold pages", "count", "share", "95% interval"], rows, caption="; ".join(filter(None, parts)))
 
 
 def traces_table(traces: Sequence[Trace]) -> HtmlTable:

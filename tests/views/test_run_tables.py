@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from medvrag_core.evaluation.filter_loss import filter_loss
 from medvrag_core.records import (
     Article,
     FilterDecision,
+    Hit,
     LedgerEntry,
     MemoryBank,
     PageLayout,
@@ -22,6 +24,7 @@ from medvrag_core.settings import load_profile
 from medvrag_core.views.layout_view import page_layout_view
 from medvrag_core.views.run_tables import (
     articles_table,
+    filter_loss_table,
     filter_table,
     ledger_table,
     metrics_table,
@@ -52,17 +55,45 @@ def test_s8_every_table_escapes_what_comes_from_outside() -> None:
     article = Article(article_id=EVIL, file=EVIL, sha256="0", pages=1, title=EVIL)
     entry = LedgerEntry(file=EVIL, state="dropped", reason=EVIL, detail=EVIL)
     summary = Summary(page_id=EVIL, text=EVIL, method=EVIL)
-    call = ShardDecision(phase="map", shown=(EVIL,), kept=(EVIL,))
+    call = ShardDecision(phase="map", shown=(EVIL,), kept=(EVIL,), fallback=True, reason=EVIL, flags=(EVIL,))
     for table in (
         articles_table([article]),
         ledger_table([entry]),
         summaries_table({EVIL: summary}),
         metrics_table({EVIL: EVIL, "nested": {EVIL: EVIL}}),
         filter_table(FilterDecision(kept=(EVIL,), calls=(call,)), gold=(EVIL,)),
+        filter_loss_table(filter_loss([evil_trace()]), caption=EVIL),
         traces_table([evil_trace()]),
     ):
         assert "<script>" not in table.html
         assert "&lt;script&gt;" in table.html
+
+
+def test_filter_calls_tell_why_they_fell_back_and_what_they_cost() -> None:
+    call = ShardDecision(
+        phase="map", shown=("a", "b"), kept=("a",), repeated=3, strangers=4, filled=1, fallback=True,
+        reason="timeout", prompt_tokens=812, flags=("summary_cut",),
+    )  # fmt: skip
+    table = filter_table(FilterDecision(kept=("a",), calls=(call,)), gold=("b",))
+    (row,) = table.rows
+    assert row[4:] == ("b", "-", 3, 4, 1, "yes (timeout)", 812, "summary_cut")
+    assert len(row) == len(table.columns)
+
+
+def test_filter_loss_shows_every_fate_and_the_calls_behind_it() -> None:
+    trace = evil_trace()
+    calls = (
+        ShardDecision(phase="map", shown=("a#p1", "b#p1"), kept=("b#p1",), fallback=True, reason="timeout"),
+        ShardDecision(phase="reduce", shown=("b#p1",), kept=("b#p1",), prompt_tokens=90, flags=("summary_cut",)),
+    )
+    hits = tuple(Hit(page_id=page, score=1.0, rank=n) for n, page in enumerate(("b#p1", "a#p1"), 1))
+    round_ = trace.rounds[0].model_copy(update={"stage1": hits, "filter": FilterDecision(kept=("b#p1",), calls=calls)})
+    table = filter_loss_table(filter_loss([trace.model_copy(update={"rounds": (round_,)})]))
+    shown = {str(row[0]): str(row[1]) for row in table.rows}
+    assert shown["lost, the call fell back to Stage-1 order"] == "1 of 1" and shown["kept"] == "0 of 1"
+    assert shown["never among the candidates"] == "0 of 1"
+    assert "2 calls, fallbacks: timeout 1" in table.caption and "1 calls with a cut summary" in table.caption
+    assert "median 90, most 90" in table.caption
 
 
 def test_control_characters_never_reach_the_terminal() -> None:
