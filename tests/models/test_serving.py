@@ -13,11 +13,13 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -353,8 +355,41 @@ def test_commands_of_the_book_are_those_of_the_plan() -> None:
     assert shown
     for block in shown:
         assert block.strip() in printed
+    sums = re.findall(r"```text\n(.*?)```", page, flags=re.DOTALL)
+    said = [line for server in servers_of("a100").values() for line in server.arithmetic]
+    assert {line for block in sums for line in block.splitlines()} <= set(said)
     for role, server in servers_of("a100").items():
         assert f"| {role} | `{server.model}` | {', '.join(map(str, server.gpus))} | {server.port} |" in page
+
+
+def test_the_endpoint_of_the_book_is_understood(tmp_path: Path) -> None:
+    page = (REPO / "book" / "serving.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(block)
+    profile = load_profile(str(tmp_path / "mine.yaml"))
+    plan = serving_plan(profile)
+    assert [remote.role for remote in plan.remote] == ["filter", "reader"]
+    assert {(remote.base_url, remote.key_env) for remote in plan.remote} == {
+        ("https://llm.example.org/v1", "MY_SERVICE_KEY")
+    }
+    assert "read -rs MY_SERVICE_KEY && export MY_SERVICE_KEY" in plan_text(plan)
+    assert profile.filter_model.temperature == 0.0
+    assert profile.reader_model.server == profile.filter_model.server == "hosted"
+
+
+@pytest.mark.parametrize("overridden", range(2))
+def test_commands_of_the_book_run_as_printed(overridden: int) -> None:
+    page = (REPO / "book" / "serving.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    line = re.findall(r"medvrag serve .*--set [^`\n]*", page)[overridden]
+    words = shlex.split(line)
+    pairs = [word.split("=", 1) for before, word in pairwise(words) if before == "--set"]
+    overrides = {key: yaml.safe_load(value) for key, value in pairs}
+    profile = load_profile(words[words.index("--profile") + 1], overrides)
+    if "serve.reader_gpus" in overrides:
+        with pytest.raises(SettingsError, match="less than one call"):
+            serving_plan(profile)
+    else:
+        assert serving_plan(profile).servers
 
 
 # --- servers, really started ------------------------------------------------------------
