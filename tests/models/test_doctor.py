@@ -32,7 +32,7 @@ from medvrag_core.models.checks.replies import SCHEMA, fits_schema
 from medvrag_core.models.doctor import Check, DoctorReport, report_of, run_checks
 from medvrag_core.models.image_tokens import MARKS, image_tokens
 from medvrag_core.models.local_server import MODEL, LocalServer
-from medvrag_core.settings import ModelSettings, Profile, load_profile
+from medvrag_core.settings import ModelSettings, Profile, ReaderSettings, load_profile
 from medvrag_core.views.check_text import check_text
 
 QWEN = "Qwen/Qwen2.5-VL-7B-Instruct"
@@ -198,6 +198,17 @@ def test_an_empty_setting_is_named_and_nothing_is_asked(
     assert httpserver.log == []
 
 
+@pytest.mark.parametrize(
+    "address", ["localhost:8000", "http://127.0.0.1:99999/v1", "ftp://127.0.0.1/v1", "http://", "http://\x01/", "//x"]
+)
+@pytest.mark.parametrize("reader", ["vlm", "likelihood"])
+def test_what_is_no_address_is_not_asked(address: str, reader: str) -> None:
+    profile = profile_of("reader_model", address).model_copy(update={"reader": ReaderSettings(name=reader)})
+    checks = by_name(run_checks(profile))
+    assert states(checks, "failed") == ["settings"] and "reader_model.base_url" in checks["settings"].change
+    assert len(states(checks, "skipped")) == len(checks) - 1
+
+
 @pytest.mark.parametrize(("server", "state"), [("hosted", "failed"), ("vllm", "unknown")])
 def test_a_missing_key_is_told_for_servers_elsewhere(monkeypatch: pytest.MonkeyPatch, server: str, state: str) -> None:
     monkeypatch.delenv("OTHER_KEY", raising=False)
@@ -312,6 +323,12 @@ def test_a_page_in_place_of_a_server_fails_with_the_address(httpserver: HTTPServ
     checks = by_name(run_checks(profile_of("reader_model", httpserver.url_for("/v1"))))
     assert {"reply", "images", "pixels"} <= set(states(checks, "failed"))
     assert "ok" not in {checks["context"].state, checks["tokens"].state}
+
+
+def test_an_address_without_its_version_is_named(httpserver: HTTPServer, script: Script) -> None:
+    checks = by_name(run_checks(profile_of("reader_model", httpserver.url_for(""))))
+    assert states(checks, "failed") == ["reply"], "the first call tells"
+    assert "reader_model.base_url" in checks["reply"].change and "/v1" in checks["reply"].change
 
 
 def test_the_revision_is_known_only_from_a_folder_that_bears_it(

@@ -31,6 +31,9 @@ def check_settings(role: Role) -> Finding:
     if missing:
         fields = " and ".join(f"'{name}.{field}'" for field in missing)
         return Finding("failed", f"{fields} {'is' if len(missing) == 1 else 'are'} empty", f"set {fields}", stops=True)
+    if not is_address(settings.base_url):
+        change = f"correct '{name}.base_url', as in http://127.0.0.1:8000/v1"
+        return Finding("failed", f"'{settings.base_url}' is no address of a server", change, stops=True)
     if os.environ.get(settings.key_env):
         return Finding("ok", f"{settings.model} at {settings.base_url}, with the key in {settings.key_env}")
     if on_this_computer(settings.base_url):
@@ -55,6 +58,21 @@ def reply_tokens(role: Role) -> int:
 def summary_tokens(role: Role) -> int:
     """Estimated tokens of one summary with its number."""
     return round(role.profile.corpus.summary_tokens * TOKENS_PER_WORD) + 6
+
+
+def is_address(base_url: str) -> bool:
+    """Whether a text is an address that a client can ask.
+
+    >>> [is_address(text) for text in ("http://[::1]:8000/v1", "localhost:8000", "http://gpu:99999/v1")]
+    [True, False, False]
+    """
+    try:
+        parts = urlsplit(base_url)
+        # Reading the port raises ValueError when it is none.
+        usable = parts.scheme in {"http", "https"} and parts.port != 0 and 0 < len(parts.hostname or "") < 254
+    except ValueError:
+        return False
+    return usable and base_url.isprintable() and " " not in base_url
 
 
 def on_this_computer(base_url: str) -> bool:
