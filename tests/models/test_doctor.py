@@ -25,8 +25,8 @@ from werkzeug import Request, Response
 
 from medvrag_core.filter.llm_ranker import LlmRanker
 from medvrag_core.models.base import ChatModel
-from medvrag_core.models.checks.base import Role
-from medvrag_core.models.checks.configured import reply_tokens
+from medvrag_core.models.checks.base import Finding, Role
+from medvrag_core.models.checks.configured import check_room, reply_tokens
 from medvrag_core.models.checks.pages import page_size
 from medvrag_core.models.checks.replies import SCHEMA, fits_schema
 from medvrag_core.models.doctor import Check, DoctorReport, report_of, run_checks
@@ -222,20 +222,24 @@ def test_a_missing_key_is_told_for_servers_elsewhere(monkeypatch: pytest.MonkeyP
     assert check.state == "ok" and KEY not in check.to_json()
 
 
-def test_a_context_that_is_too_short_for_the_pages_shows_the_sum(examined: Callable[..., Checks]) -> None:
-    check = examined(context_tokens=16_384)["room"]
-    assert check.state == "failed" and "10 pages x 1,282" in check.found and "of 16,384" in check.found
-    assert "reader_model.context_tokens" in check.change and "loop.pages_shown" in check.change
-    assert examined(context_tokens=16_384, loop__pages_shown=4)["room"].state == "ok"
-    assert examined(context_tokens=16_384, max_images=4)["room"].state == "ok"
-    assert examined(context_tokens=16_384, loop__overflow="scale_pages")["room"].state == "ok"
-    assert examined(context_tokens=8_192, loop__overflow="scale_pages")["room"].state == "failed"
+def room(role: Any = "reader_model", **changes: Any) -> Finding:
+    return check_room(Role(role, profile_of(role, "http://127.0.0.1:1/v1", **changes)))
 
 
-def test_a_context_without_room_for_summaries_names_it(examined: Callable[..., Checks]) -> None:
-    check = examined("filter_model", context_tokens=1_024)["room"]
-    assert (check.state, check.change) == ("failed", "raise 'filter_model.context_tokens'")
-    assert "filter.shard_size" in examined("filter_model", context_tokens=8_192)["room"].found
+def test_a_context_that_is_too_short_for_the_pages_shows_the_sum() -> None:
+    found = room(context_tokens=16_384)
+    assert found.state == "failed" and "10 pages x 1,282" in found.found and "of 16,384" in found.found
+    assert "reader_model.context_tokens" in found.change and "loop.pages_shown" in found.change
+    assert room(context_tokens=16_384, loop__pages_shown=4).state == "ok"
+    assert room(context_tokens=16_384, max_images=4).state == "ok"
+    assert room(context_tokens=16_384, loop__overflow="scale_pages").state == "ok"
+    assert room(context_tokens=8_192, loop__overflow="scale_pages").state == "failed"
+
+
+def test_a_context_without_room_for_summaries_names_it() -> None:
+    found = room("filter_model", context_tokens=1_024)
+    assert (found.state, found.change) == ("failed", "raise 'filter_model.context_tokens'")
+    assert "filter.shard_size" in room("filter_model", context_tokens=8_192).found
 
 
 @given(keep=st.integers(1, 400), most=st.integers(1, 4_000))
