@@ -263,8 +263,8 @@ def _arithmetic(profile: Profile, place: Place, space: Room | None) -> tuple[str
         shards = -(-profile.index.candidates // profile.filter.shard_size)
         each = (model.context_tokens - model.max_tokens) // profile.filter.shard_size
         lines.append(
-            f"shards: {shards} map calls and 1 reduce call a question; {profile.filter.shard_size} summaries fill a "
-            f"call at {each} tokens each, so longer ones make more shards"
+            f"shards: {shards} map calls and 1 reduce call a question; {profile.filter.shard_size} summaries of {each} "
+            "tokens fill a call, longer ones need more calls"
         )
     else:
         pages, page = _pages_shown(profile, place), page_tokens(model)

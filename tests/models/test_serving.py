@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import os
+import queue
 import re
 import shlex
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from itertools import pairwise
@@ -22,10 +27,12 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from medvrag_core.errors import MedvragError, SettingsError
 from medvrag_core.models import serving_run
 from medvrag_core.models.gpu_memory import ARCHITECTURES, parameters, room, weight_bytes
+from medvrag_core.models.image_tokens import image_tokens
 from medvrag_core.models.serving import Server, serving_plan
 from medvrag_core.models.serving_options import NO_DOMAIN
 from medvrag_core.models.serving_text import plan_text
@@ -377,10 +384,10 @@ def test_the_endpoint_of_the_book_is_understood(tmp_path: Path) -> None:
     assert profile.reader_model.server == profile.filter_model.server == "hosted"
 
 
-@pytest.mark.parametrize("overridden", range(2))
-def test_commands_of_the_book_run_as_printed(overridden: int) -> None:
+@pytest.mark.parametrize("number", range(2))
+def test_commands_of_the_book_run_as_printed(number: int) -> None:
     page = (REPO / "book" / "serving.md").read_text(encoding="utf-8").replace("\\\n", " ")
-    line = re.findall(r"medvrag serve .*--set [^`\n]*", page)[overridden]
+    line = re.findall(r"medvrag serve .*--set [^`\n]*", page)[number]
     words = shlex.split(line)
     pairs = [word.split("=", 1) for before, word in pairwise(words) if before == "--set"]
     overrides = {key: yaml.safe_load(value) for key, value in pairs}
@@ -530,7 +537,7 @@ def test_servers_run_until_a_signal_and_leave_nothing(bench: Bench, number: sign
         assert len(seen["pids"]) == 2
     assert len(bench.left()) == 4
     process.send_signal(number)
-    rest, _ = process.communicate(timeout=60)
+    rest, _ = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "all servers are stopped" in rest
     assert bench.left() == []
@@ -541,7 +548,7 @@ def test_servers_run_until_a_signal_and_leave_nothing(bench: Bench, number: sign
 
 def test_a_server_that_dies_at_once_is_shown_with_its_log(bench: Bench) -> None:
     process = bench.start(reader="dies")
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=120)
     assert process.returncode == 3
     assert "the reader server ended with status 7" in text
     assert "CUDA out of memory" in text
@@ -553,7 +560,7 @@ def test_a_server_that_dies_later_takes_the_others_down(bench: Bench) -> None:
     process = bench.start()
     lines_until(process, "all servers answer")
     os.kill(bench.seen(FILTER)["pids"][0], signal.SIGKILL)
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=120)
     assert process.returncode == 3
     assert "the filter server ended with status -9" in text
     assert bench.left() == []
@@ -561,7 +568,7 @@ def test_a_server_that_dies_later_takes_the_others_down(bench: Bench) -> None:
 
 def test_a_server_that_never_answers_is_given_up(bench: Bench) -> None:
     process = bench.start("--wait", "2", filter="never")
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=120)
     assert process.returncode == 3
     assert "filter: no answer after 2 s" in text
     assert f"stand-in for {FILTER}" in text
@@ -574,14 +581,14 @@ def test_ctrl_c_while_a_server_loads(bench: Bench) -> None:
     while not (bench.folder / f"{FILTER}.json").is_file():
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == 130
     assert bench.left() == []
 
 
 def test_a_stranger_on_the_port_is_not_believed(bench: Bench) -> None:
     process = bench.start(filter="other")
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=120)
     assert process.returncode == 3
     assert "serves other, not Qwen/Qwen3-4B" in text
     assert bench.left() == []
@@ -614,3 +621,93 @@ def test_a_phase_without_servers_is_named() -> None:
         serving_plan(load_profile("a100")).of_phase("night")
     with pytest.raises(MedvragError, match="it needs none"):
         serving_plan(load_profile("cpu")).of_phase("questions")
+
+
+@needs_vllm
+@pytest.mark.slow
+def test_vllm_itself_keeps_what_the_flags_promise(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Path(__file__).parent / "vllm_cpu"
+    site, model = here / "site", bench.folder / "tiny"
+    subprocess.run(
+        [str(VLLM_PYTHON), here / "make_tiny_qwen.py", model],
+        env=os.environ | {"PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1"},
+        check=True,
+        capture_output=True,
+    )
+    # The CPU build has no command of its own that works.
+    bench.executable.write_text(
+        f"#!/bin/sh\nshift; model=$1; shift\n"
+        f"export PYTHONPATH={site} VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=2\n"
+        f'exec {VLLM_PYTHON} -m vllm.entrypoints.openai.api_server --model "$model" "$@"\n'
+    )
+    monkeypatch.setenv(serving_run.EXECUTABLE, str(bench.executable))
+    monkeypatch.setenv("MEDVRAG_API_KEY", CANARY)
+    overrides = {
+        "filter.ranker": "embedded",
+        "encoder.device": "cpu",
+        "reader_model.model": str(model),
+        "reader_model.context_tokens": 8_192,
+        "reader_model.max_pixels": 100_352,
+    }
+    (server,) = serving_plan(load_profile(str(bench.profile), overrides)).of_phase("questions")
+    stop, said = threading.Event(), queue.Queue[str]()
+    errors: list[BaseException] = []
+
+    def serve() -> None:
+        try:
+            serving_run.run_servers([server], bench.folder / "logs", wait_s=400, say=said.put, stop=stop)
+        except BaseException as error:
+            errors.append(error)
+            said.put("ended")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        lines = [said.get(timeout=450)]
+        while "answer;" not in lines[-1] and lines[-1] != "ended":
+            lines.append(said.get(timeout=450))
+        assert lines[-1] != "ended", errors
+        group = int(re.findall(r"process group (\d+)", lines[0])[0])
+        for process in (psutil.Process(group), *psutil.Process(group).children(recursive=True)):
+            assert CANARY not in " ".join(process.cmdline())
+            for connection in process.net_connections("inet"):
+                assert connection.laddr.ip in {"127.0.0.1", "::1"}
+        text = spent(server, 0)
+        for count in (1, 10):
+            assert spent(server, count) - text == count * (image_tokens(300, 400, max_pixels=100_352) + 2)
+        assert "At most 10 image" in refused(server, [picture(300, 400)] * 11)
+        outside = {"type": "image_url", "image_url": {"url": f"{server.base_url}/models"}}
+        assert NO_DOMAIN in refused(server, [outside])
+    finally:
+        stop.set()
+        thread.join(60)
+    assert [type(error) for error in errors] == [KeyboardInterrupt]
+    assert not running(group)
+
+
+def picture(width: int, height: int) -> dict[str, Any]:
+    buffer = io.BytesIO()
+    Image.new("RGB", (width, height), "white").save(buffer, "PNG")
+    data = base64.b64encode(buffer.getvalue()).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+
+
+def asked(server: Server, parts: list[dict[str, Any]]) -> Any:
+    content = [{"type": "text", "text": "page"}, *parts]
+    body = {"model": server.model, "messages": [{"role": "user", "content": content}], "max_tokens": 4}
+    request = urllib.request.Request(f"{server.base_url}/chat/completions", json.dumps(body).encode())
+    request.add_header("Content-Type", "application/json")
+    request.add_header("Authorization", f"Bearer {CANARY}")
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return json.loads(answer.read())
+
+
+def spent(server: Server, pictures: int) -> int:
+    return int(asked(server, [picture(300, 400)] * pictures)["usage"]["prompt_tokens"])
+
+
+def refused(server: Server, parts: list[dict[str, Any]]) -> str:
+    with pytest.raises(urllib.error.HTTPError) as error:
+        asked(server, parts)
+    assert error.value.code == 400
+    return error.value.read().decode()
