@@ -97,35 +97,51 @@ class OpenAIChat(ChatModel):
         """
         images = [image for message in request.messages for image in message.images]
         with self.limits.place(sum(map(decoded_bytes, images))):
-            try:
-                reply = run_async(self._within_budget(self._chat(request)))
-            except CallError as error:
-                self.limits.succeeded() if error.final else self.limits.failed(error)
-                raise
-            self.limits.succeeded()
-            return reply
+            return self._watched(self._chat(request))
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text; asks the server unless the settings name another counter."""
         return self._counter.count(text)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """JSON from another endpoint of the same server; ``path`` starts at its root, as in ``/tokenize``."""
+        """JSON from another endpoint of the same server; ``path`` starts at its root, as in ``/tokenize``.
+
+        Raises CallError; an endpoint that is not there is ``rejected``, since the server itself may be well.
+        """
+        address = server_root(self.settings.base_url) + path
 
         async def send(_: int) -> Mapping[str, Any]:
-            with call_errors(self.settings.base_url, self.settings.key_env):
-                value = await self._client.post(server_root(self.settings.base_url) + path, body=body, cast_to=object)
+            try:
+                with call_errors(self.settings.base_url, self.settings.key_env):
+                    value = await self._client.post(address, body=body, cast_to=object)
+            except CallError as error:
+                if error.kind == "denied":
+                    raise CallError("rejected", error.problem, way_out=error.way_out) from None
+                raise
             if not isinstance(value, Mapping):
                 raise CallError("malformed", f"{self.settings.base_url}: {path} gave no JSON object")
             return value
 
-        return run_async(self._within_budget(send))
+        return self._watched(send)
 
     def close(self) -> None:
         """Close the connections."""
         run_async(self._client.close())
 
     # --- one call ---------------------------------------------------------------------------
+
+    def _watched(self, attempt: Callable[[int], Awaitable[T]]) -> T:
+        """Run one call to its end and tell the watch over failures how it went."""
+        try:
+            result = run_async(self._within_budget(attempt))
+        except CallError as error:
+            if error.final:
+                self.limits.succeeded()
+            else:
+                self.limits.failed(error)
+            raise
+        self.limits.succeeded()
+        return result
 
     async def _within_budget(self, attempt: Callable[[int], Awaitable[T]]) -> T:
         """Tries within ``wall_s``; the error of the last try tells more than the fact that time is up."""

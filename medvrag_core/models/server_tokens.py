@@ -46,7 +46,7 @@ class ServerTokens:
         try:
             reply = self._post("/tokenize", self._body(text))
         except CallError as error:
-            if error.kind in {"denied", "rejected"}:
+            if error.kind == "rejected":
                 raise CallError(
                     "rejected",
                     f"{self.settings.base_url}: the server counts no tokens ({error.problem})",

@@ -37,6 +37,7 @@ class Resources:
 
     Attributes
     ----------
+    limits : bounds that all models of the run share
     searching : held while a query is encoded and searched; questions side by side wait for models, not for each other
     """
 
@@ -44,6 +45,7 @@ class Resources:
         self.workspace = workspace
         self.profile = profile
         self.searching = threading.Lock()
+        self.limits = CallLimits(profile.calls)
         self._models: list[StoredChat] = []
 
     @cached_property
@@ -104,11 +106,6 @@ class Resources:
     def calls(self) -> CallStore:
         """The call store of the run."""
         return CallStore(self.workspace.calls)
-
-    @cached_property
-    def limits(self) -> CallLimits:
-        """Bounds that all models of the run share."""
-        return CallLimits(self.profile.calls)
 
     def chat(self, settings: ModelSettings) -> ChatModel:
         """A model behind the call store; its server is first looked for when a call has to be paid for."""

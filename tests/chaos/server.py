@@ -4,7 +4,7 @@
 
 Prints its port. Replies follow from the request alone, so a run against it has one right outcome whatever happens on
 the way. ``POST /control`` sets what happens next: {"faults": [...]} for the next requests in order, {"chaos": seed}
-for faults drawn from each request's content (at most two a request, so that every call gets through in the end).
+for faults drawn from each request's content, in two tries of a request at most, so that every call gets through.
 ``GET /log`` tells how often each request was answered in full.
 """
 
@@ -46,6 +46,17 @@ class State:
                 return ""
             draw = random.Random(f"{self.chaos}/{key}/{self.started[key]}")
             return draw.choice(PASSING) if draw.random() < 0.3 else ""
+
+
+def identity(body: dict[str, Any]) -> str:
+    """Digest of roles, texts and numbers of images, which a call store can tell too."""
+    told = []
+    for message in body["messages"]:
+        content = message["content"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        text = "".join(part["text"] for part in parts if part["type"] == "text")
+        told.append([message["role"], text, sum(part["type"] == "image_url" for part in parts)])
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
 def reply_for(body: dict[str, Any], key: str) -> str:
@@ -101,7 +112,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.state.at_once += 1
                 self.state.most_at_once = max(self.state.most_at_once, self.state.at_once)
             try:
-                self._chat(body, hashlib.sha256(raw).hexdigest())
+                self._chat(body, identity(body))
             finally:
                 with self.state.lock:
                     self.state.at_once -= 1

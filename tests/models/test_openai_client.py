@@ -275,6 +275,15 @@ def test_p12_a_server_that_no_longer_works_stops_the_run(chaos: Any, chat: Make)
     assert sum(chaos.log()["started"].values()) == 6
 
 
+def test_counting_tokens_is_watched_too(chaos: Any, chat: Make) -> None:
+    model = chat({"attempts": 1, "give_up_after": 2})
+    chaos.close()
+    with pytest.raises(CallError, match="cannot be reached"):
+        model.count_tokens("x")
+    with pytest.raises(RunStopped):
+        model.count_tokens("x")
+
+
 def test_failures_between_successes_do_not_stop_it(chaos: Any, chat: Make) -> None:
     model = chat({"attempts": 1, "give_up_after": 2})
     for _ in range(3):
