@@ -62,6 +62,21 @@ def test_bc39_or_nothing_is_asked() -> None:
         fit_images(BC39, BC39_ROOM, COST, "refuse")
 
 
+@pytest.mark.parametrize("overflow", GIVING_WAY)
+def test_the_last_token_is_used(overflow: Overflow) -> None:
+    exact = Room(context=6_000 + 8 * (3_000 + MARKS), reserve=2_000, text=4_000, images=8)
+    assert fit_images(BC39, exact, COST, overflow).images == BC39[:8]
+    fit = fit_images(BC39, Room(exact.context - 1, 2_000, 4_000, 8), COST, overflow)
+    assert len(fit.images) == 7 if overflow == "drop_pages" else fit.factor < 1.0
+
+
+@given(sizes)
+def test_whole_pixels_do_not_fall_through_the_floor(size: tuple[int, int]) -> None:
+    (image,) = pages(size)
+    small = scaled(image, min(1.0, FLOOR_PIXELS / (image.width * image.height)))
+    assert small.width * small.height >= min(FLOOR_PIXELS, image.width * image.height)
+
+
 @pytest.mark.parametrize("overflow", [*GIVING_WAY, "refuse"])
 def test_text_that_does_not_fit_is_never_cut(overflow: Overflow) -> None:
     room = Room(context=4_000, reserve=2_000, text=2_001, images=10)

@@ -219,6 +219,7 @@ def test_a_finding_of_an_earlier_round_may_be_repeated(run: Any, pages: Any) -> 
 
 def test_findings_left_out_of_a_full_bank_are_flagged(run: Any) -> None:
     many = [ask(f"q{k}", *(f"fact {k} {n}" for n in range(20))) for k in range(4)]
-    rounds = run(Scripted(*many, "<answer>A</answer>"), max_rounds=5)
+    answer = '<answer>A</answer><notes>{"findings": ["too late for the bank"]}</notes>'
+    rounds = run(Scripted(*many, answer), max_rounds=5)
     assert ["bank_full" in r.flags for r in rounds] == [False, False, False, True, False]
     assert len(rounds[4].bank_before.key_findings) == MAX_FINDINGS
