@@ -96,9 +96,14 @@ class Assembly:
             raise CallError("malformed", "the stream ended before the reply was finished", tokens=spent)
         self._check_model(settings)
         if self._finish == "length":
-            raise CallError(
-                "truncated", "the reply was cut at the token limit", way_out="raise 'max_tokens'", tokens=spent
+            # A server with a full context cuts a reply short of the limit that was asked for, and says so no other way.
+            full = 0 < spent[1] < max_tokens
+            what, way_out = (
+                ("when the context was full", "raise 'context_tokens' and the server's context, or show less")
+                if full
+                else ("at the token limit", "raise 'max_tokens'")
             )
+            raise CallError("truncated", f"the reply was cut {what}", way_out=way_out, tokens=spent)
         if self._finish == "content_filter" or self._refused:
             raise CallError("refused", "the model refused to reply", tokens=spent)
         if self._finish != "stop":

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from medvrag_core.models.outcomes import CallError
 from medvrag_core.models.secrets import without_keys
@@ -21,10 +21,14 @@ _DENIED = frozenset({401, 402, 403, 404})
 _WAYS_OUT = (
     (re.compile(r"at most \d+ image", re.I), "lower 'max_images', or start the server with a higher image limit"),
     (
-        re.compile(r"context length|context size|maximum model length|max_model_len|too many tokens", re.I),
+        # vLLM says "must be at least 1, got 0" of max_tokens when the prompt alone fills the context.
+        re.compile(
+            r"context (?:length|size)|maximum model length|max_model_len|too many tokens|must be at least 1, got 0",
+            re.I,
+        ),
         "lower 'context_tokens' to what the server has, or start it with a longer context",
     ),
-    (re.compile(r"response_format|json_schema|grammar|guided|structured", re.I), "set 'json_schema: false'"),
+    (re.compile(r"response_format|json.schema|grammar|guided|structured", re.I), "set 'json_schema: false'"),
     (re.compile(r"unrecognized|unsupported|unknown (?:field|parameter)|extra inputs", re.I), "set 'server: hosted'"),
 )
 _WAY_BY_STATUS = {
@@ -45,7 +49,9 @@ def call_errors(where: str, key_env: str = "OPENAI_API_KEY") -> Iterator[None]:
     except openai.APITimeoutError:
         raise CallError("timeout", f"{where}: silent for too long", way_out="raise 'timeout_s'") from None
     except openai.APIStatusError as error:
-        raise _by_status(where, error, key_env) from None
+        found = _by_status(where, error.status_code, error, key_env)
+        found.retry_after_s = retry_after(error.response.headers.get("retry-after"))
+        raise found from None
     except (openai.APIConnectionError, httpx2.TransportError) as error:
         timed_out = isinstance(error, httpx2.TimeoutException)
         raise CallError(
@@ -53,12 +59,18 @@ def call_errors(where: str, key_env: str = "OPENAI_API_KEY") -> Iterator[None]:
             f"{where}: {'silent for too long' if timed_out else 'cannot be reached, or broke off'}",
             way_out="start the server or correct 'base_url'",
         ) from None
+    except openai.APIError as error:
+        # An error inside a stream whose status was 200; vLLM refuses some requests this way, and says so by a code.
+        code = _number(error.code) or _number(error.body.get("code") if isinstance(error.body, dict) else None)
+        if code is None:
+            raise CallError("malformed", f"{where}: {_short(error.message, key_env)}") from None
+        raise _by_status(where, code, error, key_env) from None
     except (openai.OpenAIError, ValueError, UnicodeError) as error:
         raise CallError("malformed", f"{where}: {_short(str(error), key_env)}") from None
 
 
-def _by_status(where: str, error: openai.APIStatusError, key_env: str) -> CallError:
-    status, said = error.status_code, _short(error.message, key_env)
+def _by_status(where: str, status: int, error: openai.APIError, key_env: str) -> CallError:
+    said = _short(error.message, key_env)
     kind: CallOutcome = "rejected"
     if status in _UNAVAILABLE or status >= 500:
         # A used-up quota comes as 429 and does not pass by waiting.
@@ -66,9 +78,11 @@ def _by_status(where: str, error: openai.APIStatusError, key_env: str) -> CallEr
     elif status in _DENIED or 300 <= status < 400:
         kind = "denied"
     way_out = next((way for pattern, way in _WAYS_OUT if kind == "rejected" and pattern.search(said)), "")
-    found = CallError(kind, f"{where}: status {status}, {said}", way_out=way_out or _WAY_BY_STATUS.get(status, ""))
-    found.retry_after_s = retry_after(error.response.headers.get("retry-after"))
-    return found
+    return CallError(kind, f"{where}: status {status}, {said}", way_out=way_out or _WAY_BY_STATUS.get(status, ""))
+
+
+def _number(code: Any) -> int | None:
+    return int(code) if isinstance(code, int | str) and str(code).isdecimal() and len(str(code)) == 3 else None
 
 
 def retry_after(value: str | None, *, now: datetime | None = None) -> float:

@@ -24,7 +24,7 @@ def resized(width: int, height: int, *, max_pixels: int, min_pixels: int = MIN_P
     if min(width, height) < 1 or max(width, height) > 200 * min(width, height):
         raise ValueError(f"an image of {width} x {height} pixels cannot be shown to the model")
     # Python's round is the processor's: halves go to the even neighbor.
-    wide, high = (max(TILE, round(side / TILE) * TILE) for side in (width, height))
+    wide, high = (round(side / TILE) * TILE for side in (width, height))
     if wide * high > max_pixels:
         shrink = math.sqrt(width * height / max_pixels)
         wide, high = (max(TILE, math.floor(side / shrink / TILE) * TILE) for side in (width, height))

@@ -187,6 +187,10 @@ class Handler(BaseHTTPRequestHandler):
                 self._chunk(": still here\n\n")
                 time.sleep(0.1)
             return
+        if fault == "sse_400":
+            self._event({"error": {"message": "the JSON schema is not supported", "code": 400}})
+            self._chunk("data: [DONE]\n\n")
+            return
         if fault == "sse_error":
             self._event({"error": {"message": "engine died in the middle", "code": 500}})
             return

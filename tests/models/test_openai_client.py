@@ -155,6 +155,13 @@ def test_a_request_that_is_not_accepted_is_not_tried_again(chaos: Any, chat: Mak
     assert sum(chaos.log()["started"].values()) == 1
 
 
+def test_a_refusal_inside_a_stream_is_one(chaos: Any, chat: Make) -> None:
+    chaos.control(faults=["sse_400"])
+    error = fails(chat())
+    assert error.kind == "rejected" and "json_schema: false" in str(error)
+    assert sum(chaos.log()["started"].values()) == 1
+
+
 @pytest.mark.parametrize(("fault", "field"), [("401", "key_env"), ("403", "key_env"), ("404", "base_url")])
 def test_a_closed_door_stops_the_run_and_names_the_setting(chaos: Any, chat: Make, fault: str, field: str) -> None:
     chaos.control(faults=[fault])

@@ -12,9 +12,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,10 +26,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from medvrag_core.filter.base import Candidate
+from medvrag_core.filter.llm_ranker import LlmRanker, parse_ranking, ranking_schema
 from medvrag_core.models.base import ChatRequest, Message, PageImage
 from medvrag_core.models.image_tokens import MARKS, image_tokens
 from medvrag_core.models.openai_client import OpenAIChat, open_client
 from medvrag_core.models.outcomes import PASSING, CallError
+from medvrag_core.reasoning.vlm_reader import TEMPLATE_TOKENS, VlmReader
+from medvrag_core.records import EvidenceItem, Question, ReaderInput, Summary
 from medvrag_core.settings import CallSettings, ModelSettings
 
 PYTHON = os.environ.get("MEDVRAG_VLLM_PYTHON", "")
@@ -75,18 +81,18 @@ def chat(server: Any) -> Iterator[OpenAIChat]:
     client.close()
 
 
-def client_of(server: Any) -> OpenAIChat:
-    model = ModelSettings(
-        base_url=server.base_url,
-        model=vllm.MODEL,
-        temperature=0.0,
-        top_p=1.0,
-        context_tokens=vllm.MAX_MODEL_LEN,
-        max_images=vllm.MAX_IMAGES,
-        max_tokens=4_096,
-        max_pixels=MAX_PIXELS,
-    )
-    return OpenAIChat(model, CallSettings(attempts=1, give_up_after=1_000))
+def client_of(server: Any, **more: Any) -> OpenAIChat:
+    values = {
+        "base_url": server.base_url,
+        "model": vllm.MODEL,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "context_tokens": vllm.MAX_MODEL_LEN,
+        "max_images": vllm.MAX_IMAGES,
+        "max_tokens": 4_096,
+        "max_pixels": MAX_PIXELS,
+    }
+    return OpenAIChat(ModelSettings(**values | more), CallSettings(attempts=1, give_up_after=1_000))
 
 
 def ask(text: str = "Hi", images: tuple[PageImage, ...] = (), **more: Any) -> ChatRequest:
@@ -127,6 +133,13 @@ def test_a_schema_is_honored(chat: OpenAIChat, count: int) -> None:
     assert all(type(number) is int and 1 <= number <= count for number in value["ranking"])
 
 
+@pytest.mark.parametrize(("shown", "keep"), [(2, 2), (50, 20), (256, 50)])
+def test_the_schema_of_the_filter_is_honored(chat: OpenAIChat, shown: int, keep: int) -> None:
+    reply = chat.complete(ask("Rank.", reply_schema=ranking_schema(shown, keep), max_tokens=1_000))
+    numbers = parse_ranking(reply.text)
+    assert 1 <= len(numbers) <= keep and all(1 <= number <= shown for number in numbers)
+
+
 def test_a_reply_cut_within_its_schema_is_no_reply(chat: OpenAIChat) -> None:
     with pytest.raises(CallError) as caught:
         chat.complete(ask(reply_schema=ranking(9), max_tokens=5))
@@ -161,7 +174,7 @@ def test_an_image_costs_what_its_pixels_say(chat: OpenAIChat, page: Path, size: 
     assert grown == image_tokens(*size, max_pixels=MAX_PIXELS) + MARKS
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.tuples(st.integers(28, 900), st.integers(28, 900)), min_size=1, max_size=3))
 def test_images_of_one_message_add_up(chat: OpenAIChat, page: Path, sizes: list[tuple[int, int]]) -> None:
     images = [PageImage(path=page, width=width, height=height) for width, height in sizes]
@@ -202,6 +215,48 @@ def test_a_prompt_that_leaves_too_little_room_is_cut_without_a_word(chat: OpenAI
 
 def tokenize(text: str) -> dict[str, Any]:
     return {"model": vllm.MODEL, "messages": [{"role": "user", "content": text}]}
+
+
+@pytest.mark.parametrize(("longest", "count"), [(5, 200), (40, 60), (300, 12)])
+def test_shards_fill_the_window_and_never_overflow_it(chat: OpenAIChat, longest: int, count: int) -> None:
+    draw = random.Random(longest)
+    words = ["dose,", "100", "mg/day", "(täglich)", "of", "warfarin"]
+    candidates = [
+        Candidate(f"a#p{n}", " ".join(draw.choices(words, k=draw.randint(1, longest))), n, 1.0) for n in range(count)
+    ]
+    ranker = LlmRanker(chat)
+    shards = [shard.candidates for shard in ranker.shards("Which dose?", candidates, size=count, keep=20)]
+    assert [c for shard in shards for c in shard] == candidates and len(shards) > 1
+    for shard, following in pairwise([*shards, ()]):
+        ranking = ranker.rank("Which dose?", shard, 20)
+        assert set(ranking.page_ids) <= {c.page_id for c in shard}
+        used = ranking.prompt_tokens + ranker.reply_tokens(min(20, len(shard)))
+        assert used <= vllm.MAX_MODEL_LEN
+        # One summary more would not have fitted, but for the tenth that counting line by line may cost.
+        assert not following or used + chat.count_tokens(following[0].summary) > 0.9 * vllm.MAX_MODEL_LEN
+
+
+@pytest.mark.parametrize("words", [0, 200, 300])
+def test_the_pages_that_a_reader_sends_fit_the_window(server: Any, page: Path, words: int) -> None:
+    reserve = 64
+    model = client_of(server, max_tokens=reserve)
+    items = [EvidenceItem(evidence_id=f"a#p{n}", page_id=f"a#p{n}", text="", image=str(page)) for n in range(1, 13)]
+    shown = ReaderInput(
+        question=Question(id="q", question="Which dose?", options={"A": "100 mg", "B": "300 mg"}),
+        round=1,
+        must_answer=True,
+        evidence=tuple(items),
+        summaries=(Summary(page_id="b#p1", text="täglich " * words, method="extractive"),),
+    )
+    reply = VlmReader(model).read(shown)
+    model.close()
+    # A prompt that is too long would be refused; a random model talks on until its limit, or ends.
+    assert reply.finish_reason in {"stop", "truncated"} and "pages_dropped" in reply.flags
+    left = vllm.MAX_MODEL_LEN - reserve - reply.prompt_tokens
+    dearest = max(seen.tokens for seen in reply.seen) + MARKS
+    assert left >= 0
+    # One page more would not have fitted, but for what is kept free for template marks and for naming all pages.
+    assert left < dearest + 2 * TEMPLATE_TOKENS + 20 * len(items) or len(reply.seen) == vllm.MAX_IMAGES
 
 
 def test_greedy_replies_repeat(chat: OpenAIChat, page: Path) -> None:
