@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from medvrag_core.models.faults import call_errors
 from medvrag_core.models.limits import CallLimits
@@ -16,6 +16,7 @@ from medvrag_core.models.reply_text import neutral
 from medvrag_core.settings import CallSettings, ModelSettings, Profile
 
 State = Literal["ok", "failed", "unknown", "skipped"]
+T = TypeVar("T")
 RoleName = Literal["filter_model", "reader_model"]
 
 _LOOK_UP_SECONDS = 10.0
@@ -150,7 +151,11 @@ class Role:
         if self.settings.server != "hosted":
             body["chat_template_kwargs"] = {"enable_thinking": self.settings.thinking}
         base = self.settings.base_url.rstrip("/")
-        return _said(self.chat.post(f"{base.removeprefix(server_root(base))}/chat/completions", body))
+        return _said(self.post(f"{base.removeprefix(server_root(base))}/chat/completions", body))
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """As :meth:`OpenAIChat.post`."""
+        return past_a_closed_connection(lambda: self.chat.post(path, body))
 
     def failed(self, error: CallError, change: str = "") -> Finding:
         """A finding for a call that gave nothing; a server that is silent or shuts the door is not asked further."""
@@ -170,6 +175,19 @@ class Role:
         """Close the connections, if there were any."""
         if "chat" in self.__dict__:
             self.chat.close()
+
+
+def past_a_closed_connection(call: Callable[[], T]) -> T:
+    """Make a call, and once more if its connection broke.
+
+    A server may close a connection in the moment in which the client uses it again; llama.cpp does so under load.
+    """
+    try:
+        return call()
+    except CallError as error:
+        if error.kind != "transport":
+            raise
+    return call()
 
 
 def names(entry: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from medvrag_core.models.base import ChatRequest, Message
-from medvrag_core.models.checks.base import Finding, Role, Said
+from medvrag_core.models.checks.base import Finding, Role, Said, past_a_closed_connection
 from medvrag_core.models.local_server import OptionScorer
 from medvrag_core.models.openai_client import server_root
 from medvrag_core.models.outcomes import CallError
@@ -49,7 +49,7 @@ def check_reply(role: Role) -> Finding:
         max_tokens=_SHORT,
     )
     try:
-        reply = role.chat.complete(request)
+        reply = past_a_closed_connection(lambda: role.chat.complete(request))
     except CallError as error:
         if error.kind != "truncated":
             return role.failed(error)

@@ -91,7 +91,7 @@ def check_tokens(role: Role) -> Finding:
     """Whether tokens can be counted as the profile says."""
     change = f"set '{role.name}.tokenizer' to estimate, or to the path of the model's tokenizer.json"
     try:
-        counter = make_counter(role.settings, role.chat.post)
+        counter = make_counter(role.settings, role.post)
         count = counter.count(_CANARY)
     except MedvragError as error:
         return Finding("failed", error.problem, change)
