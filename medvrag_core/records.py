@@ -287,7 +287,10 @@ class ReaderInput(Record):
 
 
 class SeenPage(Record):
-    """A page image as the model got it: size in pixels, and the visual tokens that its size means."""
+    """A page as the model got it: its image's size in pixels with the visual tokens that this means.
+
+    A page that was sent as text has the size 0 x 0 and the tokens of its text.
+    """
 
     page_id: str
     width: int

@@ -186,6 +186,9 @@ class ReaderSettings(StageSettings):
     """Who answers."""
 
     name: Literal["evidence", "likelihood", "vlm"] = "evidence"
+    pages: Literal["images", "text"] = Field(
+        "images", description="what a reader model gets of a page; text lets a model without eyes read the same pages"
+    )
     margin: float = Field(0.15, description="lead the best option needs before an embedded reader answers early")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from medvrag_core.models.base import ChatModel, ChatRequest, Message
 from medvrag_core.models.budget import FLOOR_PIXELS, Fit, Overflow, Room, fit_images, page_cost
@@ -33,20 +34,32 @@ class VlmReader(Reader):
     ----------
     model : the door to the model; its settings bound the prompt, and the number and pixels of images
     overflow : what gives way when not all pages fit, see :func:`medvrag_core.models.budget.fit_images`
+    pages : ``images``, or ``text`` for a model without eyes: it gets the text of the same pages, whole or not at all
     """
 
     name = "vlm"
-    needs_images = True
 
-    def __init__(self, model: ChatModel, overflow: Overflow = "drop_pages") -> None:
+    def __init__(
+        self,
+        model: ChatModel,
+        overflow: Overflow = "drop_pages",
+        pages: Literal["images", "text"] = "images",
+    ) -> None:
         self.model = model
         self.overflow = overflow
+        self.pages = pages
+        self.needs_images = pages == "images"
 
     @property
     def fingerprint(self) -> str:
         """Digest of the model with its sampling, of the prompt templates, and of how pages are made to fit."""
         return digest(
-            self.name, self.model.fingerprint, self.overflow, str(FLOOR_PIXELS), *sorted(prompt_versions().values())
+            self.name,
+            self.model.fingerprint,
+            self.overflow,
+            self.pages,
+            str(FLOOR_PIXELS),
+            *sorted(prompt_versions().values()),
         )
 
     def read(self, given: ReaderInput) -> ReaderReply:
@@ -79,21 +92,15 @@ class VlmReader(Reader):
 
     def _ask(self, purpose: ReaderPurpose, given: ReaderInput, prompt: Callable[[ReaderInput], str]) -> ReaderReply:
         system = system_prompt(purpose)
+        if self.pages == "text":
+            return self._ask_about_text(purpose, given, prompt)
         # Counted with every page named: leaving some out can only make the text shorter.
         text_tokens = self.model.count_tokens(f"{system}\n{prompt(given)}") + TEMPLATE_TOKENS
         shown = tuple(item for item in given.evidence if item.image)
         fit = self._fitted(shown, text_tokens)
         sent = shown[: len(fit.images)]
         user = Message(role="user", text=prompt(_with_pages(given, sent)), images=fit.images)
-        request = ChatRequest(
-            purpose=purpose,
-            prompt_version=prompt_version(purpose),
-            messages=(Message(role="system", text=system), user),
-        )
-        try:
-            reply = self.model.complete(request)
-        except CallError as error:
-            reply = ended_by_model(error)
+        reply = self._complete(purpose, Message(role="system", text=system), user)
         seen = tuple(
             SeenPage(page_id=item.page_id, width=image.width, height=image.height, tokens=tokens)
             for item, image, tokens in zip(sent, fit.images, fit.tokens, strict=True)
@@ -102,6 +109,42 @@ class VlmReader(Reader):
         flags += ["pages_dropped"] if fit.dropped else []
         flags += ["pages_scaled"] if fit.factor < 1.0 else []
         return reply.model_copy(update={"seen": seen, "flags": tuple(flags)})
+
+    def _ask_about_text(
+        self, purpose: ReaderPurpose, given: ReaderInput, prompt: Callable[[ReaderInput], str]
+    ) -> ReaderReply:
+        """The same with pages as text; the lowest-ranked pages are left out until the prompt fits."""
+        system = system_prompt(purpose)
+        settings = self.model.settings
+        room = settings.context_tokens - settings.max_tokens - TEMPLATE_TOKENS
+        pages = tuple(item.model_copy(update={"image": ""}) for item in given.evidence)
+        for count in range(len(pages), -1, -1):
+            shown = given.model_copy(update={"evidence": pages[:count]})
+            text = prompt(shown)
+            if (needed := self.model.count_tokens(f"{system}\n{text}")) <= room:
+                break
+            if self.overflow == "refuse" or count == 0:
+                raise CallError(
+                    "rejected",
+                    f"{count} pages as text do not fit: {needed} tokens for {max(room, 0)} (context "
+                    f"{settings.context_tokens} - reply {settings.max_tokens} - template {TEMPLATE_TOKENS})",
+                    way_out="raise 'reader_model.context_tokens', or lower 'loop.pages_shown', 'loop.summaries_shown' "
+                    "or 'reader_model.max_tokens'; text is never cut",
+                )
+        reply = self._complete(purpose, Message(role="system", text=system), Message(role="user", text=text))
+        seen = tuple(
+            SeenPage(page_id=item.page_id, width=0, height=0, tokens=self.model.count_tokens(item.text))
+            for item in shown.evidence
+        )
+        flags = (*reply.flags, *(("pages_dropped",) if count < len(pages) else ()))
+        return reply.model_copy(update={"seen": seen, "flags": flags})
+
+    def _complete(self, purpose: ReaderPurpose, *messages: Message) -> ReaderReply:
+        request = ChatRequest(purpose=purpose, prompt_version=prompt_version(purpose), messages=messages)
+        try:
+            return self.model.complete(request)
+        except CallError as error:
+            return ended_by_model(error)
 
     def _fitted(self, shown: tuple[EvidenceItem, ...], text_tokens: int) -> Fit:
         settings = self.model.settings

@@ -148,7 +148,9 @@ class Resources:
             return LikelihoodReader(self.profile.reader, self.profile.reader_model)
         from medvrag_core.reasoning.vlm_reader import VlmReader
 
-        return VlmReader(self.chat(self.profile.reader_model), overflow=self.profile.loop.overflow)
+        return VlmReader(
+            self.chat(self.profile.reader_model), overflow=self.profile.loop.overflow, pages=self.profile.reader.pages
+        )
 
     @cached_property
     def prompt_versions(self) -> dict[str, str]:
