@@ -167,7 +167,20 @@ def test_as_many_images_as_the_server_takes_and_no_more(chat: OpenAIChat, page: 
 
 
 @pytest.mark.parametrize(
-    "size", [(28, 28), (42, 42), (41, 43), (448, 448), (449, 447), (1275, 1650), (1650, 1275), (56, 5000), (2000, 20)]
+    "size",
+    [
+        (28, 28),
+        (42, 42),
+        (41, 43),
+        (448, 448),
+        (449, 447),
+        (1275, 1650),
+        (1650, 1275),
+        (56, 5000),
+        (2000, 20),
+        (2, 300),
+        (14, 2000),
+    ],
 )
 def test_an_image_costs_what_its_pixels_say(chat: OpenAIChat, page: Path, size: tuple[int, int]) -> None:
     grown = prompt_tokens(chat, PageImage(path=page, width=size[0], height=size[1])) - prompt_tokens(chat)
