@@ -180,7 +180,8 @@ class Role:
 def past_a_closed_connection(call: Callable[[], T]) -> T:
     """Make a call, and once more if its connection broke.
 
-    A server may close a connection in the moment in which the client uses it again; llama.cpp does so under load.
+    A server may close a connection in the moment in which the client uses it again; llama.cpp does so after a streamed
+    reply (seen in 2 of 55 calls).
     """
     try:
         return call()
