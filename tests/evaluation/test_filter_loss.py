@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.errors import InputError
@@ -126,6 +126,7 @@ class Erratic(ShardRanker):
         return Ranking(page_ids=tuple(self.random.sample(ids, len(ids))))
 
 
+@settings(deadline=None)
 @given(st.integers(1, 60), st.integers(2, 12), st.integers(1, 8), st.integers(1, 20), st.integers(0, 10**6))
 def test_the_fates_of_a_real_filter_add_up(
     make_trace: MakeTrace, n: int, size: int, map_keep: int, keep: int, seed: int

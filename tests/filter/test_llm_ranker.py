@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.errors import ModelError
@@ -104,11 +104,13 @@ def test_what_is_no_ranking_is_a_model_error(text: str) -> None:
         parse_ranking(text)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-5, 999), min_size=1, max_size=30))
 def test_any_list_of_numbers_is_read_back(numbers: list[int]) -> None:
     assert parse_ranking(f"ok {json.dumps({'ranking': numbers})} done") == numbers
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_a_ranking_or_a_model_error(text: str) -> None:
     try:

@@ -118,6 +118,7 @@ def test_it_always_ends_with_whole_ids_and_a_bounded_number_of_calls(
         assert len(decision.kept) == min(n, keep)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from("abcdef")), max_size=12), st.randoms())
 def test_candidates_stand_by_rank_then_id_and_once(drawn: list[tuple[int, str]], shuffle: random.Random) -> None:
     candidates = [Candidate(page_id, "", rank, 0.0) for rank, page_id in drawn]
@@ -136,6 +137,7 @@ def test_interleaving_takes_the_best_of_each_first() -> None:
 # --- repairs --------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 30).map(str), max_size=40), st.integers(1, 12), st.integers(1, 12))
 def test_whatever_comes_back_the_kept_ids_are_whole(reply: list[str], size: int, keep: int) -> None:
     shown = tuple(str(i) for i in range(size))

@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.errors import InputError
@@ -40,6 +40,7 @@ def test_the_estimate_is_no_less_than_a_real_tokenizer_counts_on_medical_text(mi
         assert minilm.count(part) <= estimate.count(part) <= 2 * minilm.count(part)
 
 
+@settings(deadline=None)
 @given(st.text(), st.text())
 def test_the_estimate_grows_with_the_text_and_parts_bound_the_whole(first: str, second: str) -> None:
     count = EstimatedTokens().count
