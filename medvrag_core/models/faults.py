@@ -46,6 +46,10 @@ def call_errors(where: str, key_env: str = "OPENAI_API_KEY") -> Iterator[None]:
 
     try:
         yield
+    except CallError as error:
+        error.problem = without_keys(error.problem, key_env)
+        error.args = (without_keys(str(error), key_env),)
+        raise
     except openai.APITimeoutError:
         raise CallError("timeout", f"{where}: silent for too long", way_out="raise 'timeout_s'") from None
     except openai.APIStatusError as error:
@@ -106,5 +110,6 @@ def retry_after(value: str | None, *, now: datetime | None = None) -> float:
 
 
 def _short(text: str, key_env: str) -> str:
-    plain = re.sub(r"^Error code: \d+ - ", "", " ".join(text.split())[:600])
-    return without_keys(plain, key_env)[:300]
+    # Keys go before the text is cut: a cut key is still half a key, and no longer found.
+    plain = without_keys(" ".join(text[:100_000].split()), key_env)
+    return re.sub(r"^Error code: \d+ - ", "", plain)[:300]

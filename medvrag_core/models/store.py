@@ -11,13 +11,14 @@ import json
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
 from medvrag_core.errors import InputError, MismatchError
 from medvrag_core.models.base import ChatRequest
 from medvrag_core.models.images import image_identity
+from medvrag_core.models.outcomes import FINAL
 from medvrag_core.records import CallOutcome, ReaderReply, Record
 from medvrag_core.settings import ModelSettings
 
@@ -42,6 +43,7 @@ CREATE TABLE IF NOT EXISTS token_counts (
     counter TEXT NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (counter, text)
 ) WITHOUT ROWID;
 """
+_PUT_CALL = "INSERT OR REPLACE INTO calls VALUES (?,?,?,?,?,?,?,?,?,?,?)"
 
 
 class StoredCall(Record):
@@ -147,11 +149,12 @@ class CallStore:
                 f"{self.path}: has schema {version}, this version reads {SCHEMA}",
                 way_out="export it with the version that wrote it, and import the export here",
             )
-        self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
-        self._db.executescript(_TABLES)
-        self._db.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-        self._db.execute(f"PRAGMA user_version={SCHEMA}")
+        if empty:  # Nothing is written to a store that is only read: a replay leaves its bytes as they are.
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.executescript(
+                f"BEGIN; {_TABLES} PRAGMA application_id={_APPLICATION_ID}; PRAGMA user_version={SCHEMA}; COMMIT;"
+            )
 
     def __len__(self) -> int:
         return int(self._rows("SELECT count(*) FROM calls")[0][0])
@@ -172,20 +175,35 @@ class CallStore:
 
         Token counts that came up before it are kept in the same transaction.
         """
-        row = (
-            call.key,
-            call.purpose,
-            call.prompt_version,
-            call.model,
-            call.revision,
-            zlib.compress(call.request.encode(), 6),
-            call.outcome,
-            call.problem,
-            (reply := call.reply.to_json()),
-            _digest(call.key, call.outcome, call.problem, reply),
-            call.seconds,
-        )
-        self._transact([row])
+        self._transact([_row(call)])
+
+    def put_missing(self, calls: Iterable[StoredCall], counts: Iterable[tuple[str, str, int]]) -> tuple[int, int]:
+        """Keep calls and token counts that are not there yet, all in one transaction or none.
+
+        A call that ended by a fault of the server gives way to one that the model ended. Returns how many calls were
+        new, and how many have another reply here, which stays.
+        """
+        new = other = 0
+        try:
+            with self._lock:
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    for call in calls:
+                        rows = self._db.execute("SELECT * FROM calls WHERE key = ?", (call.key,)).fetchall()
+                        known = _call(rows[0], self.path) if rows else None
+                        if known is None or (known.outcome not in FINAL and call.outcome in FINAL):
+                            self._db.execute(_PUT_CALL, _row(call))
+                            new += 1
+                        elif (known.outcome, _said(known.reply)) != (call.outcome, _said(call.reply)):
+                            other += 1
+                    self._db.executemany("INSERT OR IGNORE INTO token_counts VALUES (?,?,?)", counts)
+                    self._db.execute("COMMIT")
+                except BaseException:
+                    self._db.execute("ROLLBACK")
+                    raise
+        except sqlite3.DatabaseError as error:
+            raise self._fault(error) from None
+        return new, other
 
     def calls(self) -> Iterator[StoredCall]:
         """All calls by key, read one after another."""
@@ -239,7 +257,8 @@ class CallStore:
 
     def flush(self) -> None:
         """Write token counts that are waiting."""
-        self._transact([])
+        if self._new_counts:
+            self._transact([])
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:
         try:
@@ -251,11 +270,11 @@ class CallStore:
     def _transact(self, rows: list[tuple[Any, ...]]) -> None:
         try:
             with self._lock:
-                counts = [(counter, text, n) for (counter, text), n in self._new_counts.items()]
+                counts = [(counter, text, n) for (counter, text), n in self._new_counts.copy().items()]
                 self._db.execute("BEGIN IMMEDIATE")
                 try:
                     self._db.executemany("INSERT OR REPLACE INTO token_counts VALUES (?,?,?)", counts)
-                    self._db.executemany("INSERT OR REPLACE INTO calls VALUES (?,?,?,?,?,?,?,?,?,?,?)", rows)
+                    self._db.executemany(_PUT_CALL, rows)
                     self._db.execute("COMMIT")
                 except BaseException:
                     self._db.execute("ROLLBACK")
@@ -269,6 +288,28 @@ class CallStore:
         return InputError(
             f"{self.path}: {error}", way_out="free disk space or repair the file; what is stored is kept, run again"
         )
+
+
+def _row(call: StoredCall) -> tuple[Any, ...]:
+    reply = call.reply.to_json()
+    return (
+        call.key,
+        call.purpose,
+        call.prompt_version,
+        call.model,
+        call.revision,
+        zlib.compress(call.request.encode(), 6),
+        call.outcome,
+        call.problem,
+        reply,
+        _digest(call.key, call.outcome, call.problem, reply),
+        call.seconds,
+    )
+
+
+def _said(reply: ReaderReply) -> ReaderReply:
+    """A reply but for the tries it took."""
+    return reply.model_copy(update={"attempts": 1})
 
 
 def _call(row: tuple[Any, ...], path: Path) -> StoredCall:

@@ -87,7 +87,8 @@ class StoredChat(ChatModel):
                     "not_stored", "the store lacks a token count", way_out="import the calls of the run first"
                 )
             known = self._opened().count_tokens(text)
-            self.store.put_token_count(name, text, known)
+            if self.calls.policy != "only-cache":
+                self.store.put_token_count(name, text, known)
         return known
 
     def close(self) -> None:
@@ -106,7 +107,7 @@ class StoredChat(ChatModel):
         try:
             reply = self._opened().complete(request)
         except CallError as error:
-            failure, problem, outcome = error, error.problem, error.kind
+            failure, problem, outcome = error, str(error), error.kind
             reply = ReaderReply(
                 text="",
                 finish_reason=error.kind,
@@ -172,6 +173,8 @@ def _told(stored: StoredCall) -> ReaderReply:
     if stored.outcome == "complete":
         return stored.reply.model_copy(update={"call": stored.key})
     spent = (stored.reply.prompt_tokens, stored.reply.completion_tokens)
-    error = CallError(stored.outcome, stored.problem.removesuffix(f" [{stored.outcome}]"), tokens=spent)
+    # Problem and way out, as `str` of the error put them together: a replay says what the run said.
+    problem, _, way_out = stored.problem.partition(f" [{stored.outcome}]")
+    error = CallError(stored.outcome, problem, way_out=way_out.removeprefix("; "), tokens=spent)
     error.attempts, error.call = stored.reply.attempts, stored.key
     raise error

@@ -130,7 +130,10 @@ def _conclusion(rounds: tuple[Round, ...], failure: str) -> tuple[Outcome, str |
 
 
 def read_traces(workspace: Workspace, name: str, *, made_by: str) -> list[Trace]:
-    """All stored traces of one system, by question id; NotBuiltError names ``made_by`` as the way out."""
+    """All stored traces of one system, by question id.
+
+    Raises NotBuiltError with ``made_by`` as the way out, and InputError for a trace that is damaged or a copy.
+    """
     traces = _traces_in(workspace, name)
     if not traces:
         raise NotBuiltError(f"run '{workspace.root.name}' has no trace of system '{name}'", way_out=f"run {made_by}")
@@ -170,24 +173,34 @@ def trace_path(workspace: Workspace, name: str, question_id: str) -> Path:
 
 
 def answering_fingerprint(name: str, resources: Resources) -> str:
-    """One digest of all that shapes an answer: settings, corpus, encoder, and the reader's own version."""
+    """One digest of all that shapes an answer: settings, corpus, encoder, filter prompts, and the reader's version."""
+    versions = resources.prompt_versions
     parts = (
         name,
         fingerprint(answering_settings(resources.profile)),
         resources.store.fingerprint,
         resources.vectors.manifest.encoder,
         resources.reader.fingerprint,
+        # The reader's fingerprint holds its own prompts; a filter without a model has none.
+        *(f"{purpose}={versions[purpose]}" for purpose in sorted(versions) if purpose.startswith("filter_")),
     )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _traces_in(workspace: Workspace, name: str) -> list[Trace]:
-    files = sorted(workspace.traces(name).glob("*.json"))
-    traces = [Trace.from_json(file.read_text(encoding="utf-8"), source=str(file)) for file in files]
+    traces = []
+    for file in sorted(workspace.traces(name).glob("*.json")):
+        trace = Trace.from_json(file.read_bytes(), source=str(file))
+        if trace.system != name or file != trace_path(workspace, name, trace.question.id):
+            raise InputError(
+                f"{file}: holds the trace of question '{trace.question.id}' by system '{trace.system}'",
+                way_out="each trace lies under its own name; delete the copy",
+            )
+        traces.append(trace)
     return sorted(traces, key=lambda trace: trace.question.id)
 
 
 def _stored(path: Path) -> Trace | None:
     if not path.is_file():
         return None
-    return Trace.from_json(path.read_text(encoding="utf-8"), source=str(path))
+    return Trace.from_json(path.read_bytes(), source=str(path))

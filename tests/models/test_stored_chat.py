@@ -76,7 +76,7 @@ def test_what_a_model_did_stands(chaos: Any, chat: Make, fault: str) -> None:
     for policy in ("only-missing", "never", "only-cache"):
         with pytest.raises(CallError) as again:
             chat(policy).complete(ask())
-        assert (again.value.kind, str(again.value)) == (first.value.kind, str(first.value).partition(";")[0])
+        assert (again.value.kind, str(again.value)) == (first.value.kind, str(first.value))
         assert (again.value.prompt_tokens, again.value.call) == (5_000, first.value.call)
     assert asked(chaos) == 1
 
