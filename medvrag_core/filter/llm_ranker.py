@@ -16,6 +16,7 @@ from medvrag_core.filter.budget import SHORTEST, Budget, shards_in_budget
 from medvrag_core.models.base import ChatModel, ChatRequest, Message
 from medvrag_core.models.outcomes import CallError
 from medvrag_core.models.reply_text import first_json, neutral, without_reasoning
+from medvrag_core.runs.side_by_side import side_by_side
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class LlmRanker(ShardRanker):
             The context has no room beside this query (``rejected``), or counting failed for now.
         """
         width = len(str(min(size, len(ordered))))
+        self._count_ahead([c.summary for c in ordered])
 
         def line(summary: str) -> int:
             return width + self._tokens_after_the_number(summary)
@@ -114,6 +116,13 @@ class LlmRanker(ShardRanker):
         if known is None:
             known = self._line_tokens[summary] = self._count(f". {neutral(summary)}\n")
         return known
+
+    def _count_ahead(self, summaries: Sequence[str]) -> None:
+        """Count what is not known yet side by side; the first question of a run counts thousands over the server."""
+        unknown = [summary for summary in dict.fromkeys(summaries) if summary not in self._line_tokens]
+        if self.side_by_side > 1:
+            for _ in side_by_side(self._tokens_after_the_number, unknown, at_once=self.side_by_side):
+                pass
 
     def _count(self, text: str) -> int:
         try:

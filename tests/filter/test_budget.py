@@ -117,11 +117,13 @@ def test_lines_counted_one_by_one_bound_the_prompt_of_a_real_tokenizer(
         assert trained(prompt) + ranker.reply_tokens(min(25, len(shard.candidates))) + CHAT_TEMPLATE <= 700
 
 
-def test_a_summary_is_counted_once_for_all_questions(fake_chat: Any, pool: Pool) -> None:
+@pytest.mark.parametrize("at_once", [1, 8])
+def test_a_summary_is_counted_once_for_all_questions(fake_chat: Any, pool: Pool, at_once: int) -> None:
     model = fake_chat(fake_chat.by_digest)
-    ranker = LlmRanker(model)
+    ranker = LlmRanker(model, side_by_side=at_once)
     for query in ("first", "second", "third"):
-        ranker.shards(query, pool(50), 16, 4)
+        shards = ranker.shards(query, pool(50), 16, 4)
+        assert shards == LlmRanker(fake_chat(fake_chat.by_digest)).shards(query, pool(50), 16, 4)
     lines = [text for text in model.counted if "about page" in text]
     assert len(lines) == 50 == len(set(lines))
 

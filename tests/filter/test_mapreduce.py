@@ -92,6 +92,16 @@ def test_a_level_that_does_not_halve_ends_in_one_call_on_the_best_of_each_shard(
     assert decision.kept == ids([3, 12, 8, 4, 7, 11, 2, 6, 10, 1]), "ranked ones first, then the others interleaved"
 
 
+def test_room_that_only_the_shorter_reply_of_map_has_does_not_cost_pages(pool: Pool) -> None:
+    class LongReplies(Reversed):
+        def shards(self, query: str, ordered: Sequence[Candidate], size: int, keep: int) -> list[Shard]:
+            return super().shards(query, ordered, 20 - keep, keep)
+
+    decision = MapReduceFilter(LongReplies(), FilterSettings(map_keep=5, keep=12)).select("q", pool(10))
+    assert [len(call.shown) for call in decision.calls] == [8, 2, 7]
+    assert len(decision.kept) == 7, "one map call over all ten would keep five"
+
+
 @settings(deadline=None)
 @given(
     n=st.integers(0, 300),
@@ -234,6 +244,7 @@ def test_threads_and_the_order_of_replies_change_nothing(fake_chat: Any, pool: P
 
 
 HANGS = """
+import os
 import threading
 from medvrag_core.filter.base import Candidate, ShardRanker
 from medvrag_core.filter.mapreduce import MapReduceFilter
@@ -242,7 +253,7 @@ from medvrag_core.settings import FilterSettings
 class Hangs(ShardRanker):
     side_by_side = 4
     def rank(self, query, shard, keep, phase="map"):
-        print("begun", flush=True)
+        os.write(1, b"begun\\n")  # one write, since threads share the output
         threading.Event().wait(300)
 
 pool = [Candidate(str(n), "", n, 0.0) for n in range(1, 101)]
