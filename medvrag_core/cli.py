@@ -20,11 +20,13 @@ import yaml
 
 from medvrag_core import cli_calls
 from medvrag_core.errors import InputError, MedvragError, NotBuiltError
+from medvrag_core.models.secrets import refuse_keys
 from medvrag_core.records import Question
 from medvrag_core.runs.lock import only_writer
 from medvrag_core.runs.stage import record_stage
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile, fingerprint, load_profile
+from medvrag_core.views.trace_text import plain
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 book = typer.Typer(no_args_is_help=True, help="Run the chapters of the book and render it.")
@@ -320,7 +322,8 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except MedvragError as error:
-        typer.echo(f"medvrag: {error}", err=True)
+        # Errors quote files and servers, which must not steer the terminal.
+        typer.echo(plain(f"medvrag: {error}"), err=True)
         code = error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("medvrag: stopped; finished work is kept, the same command goes on from here", err=True)
@@ -351,6 +354,7 @@ def _pairs(items: list[str], flag: str) -> dict[str, Any]:
         key, sign, value = item.partition("=")
         if not sign:
             raise InputError(f"{flag} {item}: has no '='", way_out=f"write {flag} name=value")
+        refuse_keys(f"{flag} {key.strip()}", value)
         values[key.strip()] = yaml.safe_load(value)
     return values
 

@@ -36,9 +36,12 @@ def export(
     out: Annotated[Path, typer.Option(help="File to write, for example mine.jsonl.xz.")],
 ) -> None:
     """Write all calls and traces of a run into one compressed file, so that others can replay it."""
+    from medvrag_core.runs.lock import only_writer
     from medvrag_core.systems.archive import export_calls
 
-    header = export_calls(_with_calls(run_), out)
+    workspace = _with_calls(run_)
+    with only_writer(run_):
+        header = export_calls(workspace, out)
     typer.echo(f"{out}: {header.calls} calls, systems {', '.join(header.systems) or 'none'}")
 
 
@@ -67,6 +70,7 @@ def replay(
     """Answer the questions of a run again from its stored calls alone; exits with 1 if any detail differs."""
     from medvrag_core.systems.answering import read_traces
     from medvrag_core.systems.replay import replay as replay_run
+    from medvrag_core.views.trace_text import plain
 
     workspace = Workspace(run_)
     stored = read_traces(workspace, system, made_by=f"`medvrag run --system {system}` first")
@@ -77,7 +81,8 @@ def replay(
         typer.echo(f"{run_}, {system}: {report.identical} of {report.questions} questions identical to the byte")
         typer.echo(f"  stored   {report.digest}\n  replayed {report.replayed}")
         if report.different:
-            typer.echo(f"  different: {', '.join(report.different[:20])}")
+            more = f" and {len(report.different) - 20} more" if len(report.different) > 20 else ""
+            typer.echo(plain(f"  different: {', '.join(report.different[:20])}{more}"))
     if report.different:
         raise typer.Exit(1)
 
@@ -96,7 +101,8 @@ def diff(
     names = (f"{first} ({system})", f"{second} ({other or system})")
     found = diff_runs(_traces_of(first, system), _traces_of(second, other or system), names=names)
     settings = []
-    if first.is_dir() and second.is_dir():
+    # An export keeps no settings, and traces can be compared without them.
+    if all(Workspace(run).profile.is_file() for run in (first, second)):
         a, b = (_profile_of(Workspace(run)).model_dump(mode="json") for run in (first, second))
         settings = differences(a, b)
     typer.echo(found.model_dump_json(indent=1) if as_json else diff_text(found, settings))

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from medvrag_core.errors import SettingsError
 
-_KEY = re.compile(r"(?:sk|pk|rk|hf|gsk|xai|key|ghp|AIza)[-_A-Za-z0-9]{20,}")
+_KEY = re.compile(r"(?<![A-Za-z0-9])(?:sk|pk|rk|hf|gsk|xai|key|ghp|AIza)[-_A-Za-z0-9]{20,}")
 
 
 def looks_like_a_key(text: str) -> bool:
@@ -29,6 +29,8 @@ def looks_like_a_key(text: str) -> bool:
 
     >>> looks_like_a_key("sk-proj-0123456789abcdefghij"), looks_like_a_key("Qwen/Qwen2.5-VL-32B-Instruct")
     (True, False)
+    >>> looks_like_a_key("data/task-2026-with-a-long-name.jsonl")
+    False
     """
     return any(any(c.isdigit() for c in found.group()) for found in _KEY.finditer(text))
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,3 +170,56 @@ def made_run(made_pdfs: Path, tmp_path_factory: pytest.TempPathFactory) -> Works
     workspace = Workspace(tmp_path_factory.mktemp("runs") / "made")
     prepare(workspace, made_pdfs, load_profile("test"), progress=False)
     return workspace
+
+
+@pytest.fixture(scope="session")
+def model_settings() -> Callable[..., dict[str, Any]]:
+    """Overrides of the profile ``test`` for a filter and a reader behind one model server."""
+
+    def make(url: str, **more: Any) -> dict[str, Any]:
+        return {
+            "filter.ranker": "llm",
+            "filter.shard_size": 2,
+            "filter.map_keep": 1,
+            "reader.name": "vlm",
+            "filter_model.model": "m",
+            "reader_model.model": "m",
+            "filter_model.base_url": url,
+            "reader_model.base_url": url,
+            "calls.pause_s": 0.0,
+        } | more
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def paid_run(
+    made_run: Workspace,
+    made_questions: list[Question],
+    model_settings: Callable[..., dict[str, Any]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Workspace:
+    """A finished run whose filter and reader were a model server that is gone; do not write to it."""
+    from medvrag_core.systems.answering import answer_all
+    from medvrag_core.systems.prepare import save_profile
+    from medvrag_core.systems.resources import Resources
+
+    workspace = Workspace(tmp_path_factory.mktemp("runs") / "paid")
+    shutil.copytree(made_run.root, workspace.root)
+    server = ChaosServer()
+    try:
+        profile = load_profile("test", model_settings(server.url))
+        save_profile(workspace, profile)
+        resources = Resources(workspace, profile)
+        answer_all("medvrag", resources, made_questions, progress=False)
+        resources.close()
+    finally:
+        server.close()
+    return workspace
+
+
+@pytest.fixture
+def paid_copy(paid_run: Workspace, tmp_path: Path) -> Workspace:
+    """A copy of ``paid_run`` for a test that changes it."""
+    shutil.copytree(paid_run.root, tmp_path / "paid")
+    return Workspace(tmp_path / "paid")

@@ -12,7 +12,18 @@ from medvrag_core.evaluation.proportions import mcnemar
 from medvrag_core.records import Record, Trace
 
 _WORTH_TELLING = 120
-_PATH = ("query", "stage1", "filter", "shown", "summaries_shown", "bank_before", "reply", "parsed", "refinement")
+_PATH = (
+    "query",
+    "bank_before",
+    "stage1",
+    "filter",
+    "shown",
+    "summaries_shown",
+    "reply",
+    "refinement",
+    "parsed",
+    "flags",
+)
 """Fields of a round in the order in which a difference arises."""
 
 
@@ -56,7 +67,7 @@ def diff_runs(first: Sequence[Trace], second: Sequence[Trace], *, names: tuple[s
     told = [_question_diff(left[i], right[i]) for i in both]
     gained = sum(d.first_correct is False and d.second_correct is True for d in told)
     lost = sum(d.first_correct is True and d.second_correct is False for d in told)
-    scored = all(d.first_correct is not None for d in told)
+    scored = all(None not in (d.first_correct, d.second_correct) for d in told)
     return RunDiff(
         first=names[0],
         second=names[1],
@@ -103,10 +114,14 @@ def _first_difference(first: Trace, second: Trace) -> tuple[str, str]:
             if not _same(left[field], right[field]):
                 return f"round {number}, {field}", _told(field, left[field], right[field])
     if len(first.rounds) != len(second.rounds):
-        return "rounds", f"{len(first.rounds)} -> {len(second.rounds)}"
+        return "rounds", f"{len(first.rounds)} ({_ending(first)}) -> {len(second.rounds)} ({_ending(second)})"
     if (first.outcome, first.label, first.reason) != (second.outcome, second.label, second.reason):
-        return "outcome", f"{first.outcome} {first.reason} -> {second.outcome} {second.reason}"
+        return "outcome", f"{_ending(first)} -> {_ending(second)}"
     return "", ""
+
+
+def _ending(trace: Trace) -> str:
+    return _short(" ".join(filter(None, (trace.outcome, trace.label, trace.reason))))
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -120,15 +135,36 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _told(field: str, a: Any, b: Any) -> str:
-    if field == "reply":
-        a, b = a["text"], b["text"]
     if field in {"stage1", "filter", "shown", "summaries_shown"}:
-        left, right = _pages(field, a), _pages(field, b)
-        if set(left) == set(right):
-            return "same pages, other order or scores"
-        new = [page for page in right if page not in left]
-        return f"{len(set(left) - set(right))} pages gone, {len(new)} new ({', '.join(new[:3])})"
-    return f"{_short(a)} -> {_short(b)}"
+        return _told_pages(field, a, b)
+    if isinstance(a, dict) and isinstance(b, dict):
+        changed = [name for name in a if not _same({name: a[name]}, {name: b[name]})]
+        what = "text" if "text" in changed else changed[0]
+        also = [name for name in changed if name != what]
+        return f"{what}: {_change(a[what], b[what])}" + (f" (and {', '.join(also)})" if also else "")
+    return _change(a, b)
+
+
+def _told_pages(field: str, a: Any, b: Any) -> str:
+    left, right = _pages(field, a), _pages(field, b)
+    gone, new = [page for page in left if page not in set(right)], [page for page in right if page not in set(left)]
+    if gone or new:
+        named = [f"-{page}" for page in gone[:3]] + [f"+{page}" for page in new[:3]]
+        return f"{len(gone)} pages gone, {len(new)} new ({' '.join(named)})"
+    if left != right:
+        return "same pages, other order"
+    if field == "stage1":
+        return "same pages, other scores"
+    fallbacks = [sum(call["fallback"] for call in side["calls"]) for side in (a, b)]
+    return f"same pages kept, other calls behind them ({fallbacks[0]} -> {fallbacks[1]} fallbacks)"
+
+
+def _change(a: Any, b: Any) -> str:
+    """Both values, from a little before the place where they part."""
+    left, right = (" ".join(str(value).split()) for value in (a, b))
+    same = next((n for n, (x, y) in enumerate(zip(left, right, strict=False)) if x != y), min(len(left), len(right)))
+    start = max(0, same - _WORTH_TELLING // 2) if max(len(left), len(right)) > _WORTH_TELLING else 0
+    return f"{_short(left, start)} -> {_short(right, start)}"
 
 
 def _pages(field: str, value: Any) -> list[str]:
@@ -137,6 +173,6 @@ def _pages(field: str, value: Any) -> list[str]:
     return list(value["kept"] if field == "filter" else value)
 
 
-def _short(value: Any) -> str:
-    text = " ".join(str(value).split())
+def _short(text: str, start: int = 0) -> str:
+    text = ("…" if start else "") + text[start:]
     return text if len(text) <= _WORTH_TELLING else text[: _WORTH_TELLING - 1] + "…"

@@ -9,7 +9,10 @@ from typing import Any
 
 from medvrag_core.records import Trace
 
-_CLOCK = frozenset({"seconds", "times", "attempts"})
+_CLOCK: dict[str, Any] = {
+    "seconds": True,
+    "rounds": {"__all__": {"times": True, "reply": {"attempts"}, "refinement": {"attempts"}}},
+}
 """Fields that tell how long something took, or how often it had to be tried; they say nothing about the result."""
 
 
@@ -18,7 +21,7 @@ def canonical_trace(trace: Trace) -> str:
 
     Equal lines mean that a question went the same way: queries, candidates, scores, filter calls, pages, replies.
     """
-    return json.dumps(without_clock(trace.model_dump(mode="json")), sort_keys=True, ensure_ascii=False)
+    return json.dumps(trace.model_dump(mode="json", exclude=_CLOCK), sort_keys=True, ensure_ascii=False)
 
 
 def canonical_export(traces: Iterable[Trace]) -> str:
@@ -30,10 +33,3 @@ def canonical_export(traces: Iterable[Trace]) -> str:
 def export_digest(traces: Iterable[Trace]) -> str:
     """SHA-256 of :func:`canonical_export`; two runs with the same digest had the same outcome in every detail."""
     return hashlib.sha256(canonical_export(traces).encode()).hexdigest()
-
-
-def without_clock(value: Any) -> Any:
-    """A JSON value without its time fields, at any depth."""
-    if isinstance(value, dict):
-        return {key: without_clock(inner) for key, inner in value.items() if key not in _CLOCK}
-    return [without_clock(item) for item in value] if isinstance(value, list) else value

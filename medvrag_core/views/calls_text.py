@@ -23,7 +23,9 @@ class CallsStatus(Record):
         """A few lines for the terminal."""
         outcomes = ", ".join(f"{name} {count}" for name, count in self.outcomes.items())
         lines = [f"{self.calls} calls ({outcomes or 'none'})"]
-        lines += [f"  {g.purpose:14} prompt {g.prompt_version:14} {g.calls:>7} calls" for g in self.prompts]
+        lines += [
+            f"  {plain(g.purpose):14} prompt {plain(g.prompt_version):14} {g.calls:>7} calls" for g in self.prompts
+        ]
         lines.append(f"  {self.prompt_tokens:,} tokens read, {self.completion_tokens:,} written")
         return "\n".join(lines)
 
@@ -47,8 +49,8 @@ def diff_text(diff: RunDiff, settings: Sequence[str] = (), *, show: int = 40) ->
     """The differences of two runs, one line a question."""
     lines = [
         f"{diff.both} questions in both: {diff.identical} identical in every detail, {diff.same_outcome} same outcome",
-        f"  A {diff.first}",
-        f"  B {diff.second}",
+        f"  A {plain(diff.first)}",
+        f"  B {plain(diff.second)}",
     ]
     if diff.only_first or diff.only_second:
         lines.append(f"  {len(diff.only_first)} questions only in A, {len(diff.only_second)} only in B")
@@ -56,6 +58,8 @@ def diff_text(diff: RunDiff, settings: Sequence[str] = (), *, show: int = 40) ->
         p_value = f"exact McNemar p = {diff.p_value:.3g}"
         lines.append(f"  wrong -> right {diff.gained}, right -> wrong {diff.lost}, {p_value}")
     lines += [f"  setting {plain(change)}" for change in settings[:show]]
+    if len(settings) > show:
+        lines.append(f"  ... and {len(settings) - show} more settings")
     for question in diff.questions[:show]:
         outcome = f"{question.first} -> {question.second}" if question.first != question.second else question.first
         lines.append(f"{plain(question.question_id)}: {plain(outcome)}; {question.where}: {plain(question.detail)}")

@@ -152,6 +152,8 @@ class Handler(BaseHTTPRequestHandler):
             finish = fault
         elif fault == "null":
             text = None
+        elif fault == "unparsed":
+            text = "It depends on the dose."
         elif fault == "blank":
             text = " \n"
         elif fault == "reasoning":
@@ -209,7 +211,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         if usage is not None:
             self._event({"id": "1", "model": model, "choices": [], "usage": usage})
-        if not fault or fault in {"reasoning"}:
+        if not fault or fault in {"reasoning", "unparsed"}:
             # Counted before the last bytes go out: from here on the call is paid for.
             with self.state.lock:
                 self.state.finished[key] += 1

@@ -15,6 +15,7 @@ from typing import Any
 
 import medvrag_core
 from medvrag_core.errors import InputError, SettingsError
+from medvrag_core.models.secrets import refuse_keys
 from medvrag_core.views.publishing.errors import ChapterFailed
 from medvrag_core.views.publishing.notebook import read_notebook
 
@@ -73,12 +74,13 @@ def stage_of(path: Path) -> str:
 
 
 def check_parameters(chapters: Iterable[Chapter], parameters: Mapping[str, Any]) -> None:
-    """Refuse a parameter that no chapter has, or whose value no notebook can store.
+    """Refuse a parameter that no chapter has, whose value no notebook can store, or that holds a key.
 
     Papermill itself would inject an unknown name and go on with the default.
     """
     known = sorted({name for chapter in chapters for name in chapter.defaults} - set(REQUIRED))
     for name, value in parameters.items():
+        refuse_keys(f"parameter '{name}'", str(value))
         if name in REQUIRED:
             raise SettingsError(f"parameter '{name}' is set by the runner", way_out="use --profile or --run")
         if name not in known:
