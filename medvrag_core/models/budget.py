@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal
 
 from medvrag_core.models.base import PageImage
-from medvrag_core.models.image_tokens import MARKS, image_tokens
+from medvrag_core.models.image_tokens import MARKS, TILE, image_tokens
 from medvrag_core.models.outcomes import CallError
 from medvrag_core.settings import ModelSettings
 
@@ -106,17 +106,18 @@ def fit_images(images: Sequence[PageImage], room: Room, cost: Cost, overflow: Ov
 
 
 def scaled(image: PageImage, factor: float) -> PageImage:
-    """The image with ``factor`` of its pixels, shape kept; one that is at the floor already stays as it is.
+    """The image with ``factor`` of its pixels, sides in whole tiles; one that is at the floor stays as it is.
 
     >>> from pathlib import Path
-    >>> scaled(PageImage(path=Path("p.jpg"), width=1000, height=1400), 0.25)
-    PageImage(path=PosixPath('p.jpg'), width=500, height=700)
+    >>> scaled(PageImage(path=Path("p.jpg"), width=1120, height=1400), 0.25)
+    PageImage(path=PosixPath('p.jpg'), width=560, height=700)
     """
     if factor >= 1.0 or _pixels(image) <= FLOOR_PIXELS:
         return image
-    side = math.sqrt(factor)
-    # Rounded up, so that cutting to whole pixels cannot bring a page below the floor.
-    return image.model_copy(update={"width": math.ceil(image.width * side), "height": math.ceil(image.height * side)})
+    side = math.sqrt(factor) / TILE
+    # Rounded up, so that cutting to whole tiles cannot bring a page below the floor.
+    width, height = (TILE * math.ceil(length * side) for length in (image.width, image.height))
+    return image.model_copy(update={"width": min(width, image.width), "height": min(height, image.height)})
 
 
 def _factors(images: Sequence[PageImage]) -> list[float]:

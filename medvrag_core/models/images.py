@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from medvrag_core.errors import InputError
 from medvrag_core.models.base import PageImage
+from medvrag_core.models.image_tokens import MIN_PIXELS, resized
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -21,20 +22,20 @@ RECIPE = "rgb-lanczos-jpeg90"
 """How bytes are made of an image and a size; part of every call's key."""
 
 
-def sized(path: Path, max_pixels: int) -> PageImage:
-    """The image at ``path`` within ``max_pixels``, shape kept, never enlarged.
+def sized(path: Path, max_pixels: int, min_pixels: int = MIN_PIXELS) -> PageImage:
+    """The image at ``path`` at the size to which a Qwen2.5-VL processor with these limits would bring it.
 
-    Only the head of the file is read. Raises InputError naming the file if it is missing or no image.
+    So no server resizes it again, whatever its own limits, and its tokens are what is counted here. Only the head
+    of the file is read. Raises InputError naming the file if it is missing or no image, and ValueError for a strip
+    that no such model takes.
 
     Examples
     --------
-    ``sized(Path("page.jpg"), 1_003_520)`` of a 2550 x 3300 page is 880 x 1139 pixels.
+    ``sized(Path("page.jpg"), 1_003_520)`` of a 2550 x 3300 page is 868 x 1120 pixels.
     """
     with _opened(path) as image:
         width, height = image.size
-    scale = min(1.0, (max_pixels / (width * height)) ** 0.5)
-    if scale < 1.0:
-        width, height = max(1, int(width * scale)), max(1, int(height * scale))
+    width, height = resized(width, height, max_pixels=max_pixels, min_pixels=min_pixels)
     return PageImage(path=path, width=width, height=height)
 
 

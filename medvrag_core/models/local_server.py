@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,6 +20,7 @@ from medvrag_core.errors import MedvragError
 from medvrag_core.models.faults import call_errors
 from medvrag_core.models.openai_client import open_client
 from medvrag_core.models.outcomes import CallError
+from medvrag_core.models.text_scorer import TextScorer, TextScores
 
 MODEL = "SmolLM2-135M-Instruct"
 _WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -33,6 +35,8 @@ class LocalServer:
     ----------
     context : longest prompt and reply together, in tokens
     threads : CPU threads; 0 takes half of the cores, four at most
+    weights : a GGUF file; SmolLM2 of the extra ``local`` if not given
+    name : under which the model is served
 
     Raises
     ------
@@ -44,15 +48,17 @@ class LocalServer:
     ``with LocalServer() as server: OptionScorer(server.root).score("Water is", [" wet", " dry"])``
     """
 
-    def __init__(self, *, context: int = 4_096, threads: int = 0) -> None:
-        weights = weights_path()
+    def __init__(
+        self, *, context: int = 4_096, threads: int = 0, weights: Path | None = None, name: str = MODEL
+    ) -> None:
+        weights = weights or weights_path()
         try:
             import xllamacpp
         except ImportError:
             raise MedvragError("the package 'xllamacpp' is not installed", way_out=_WAY_OUT) from None
         wanted = xllamacpp.CommonParams()
         wanted.model.path = str(weights)
-        wanted.model_alias = {MODEL}
+        wanted.model_alias = {name}
         wanted.hostnames, wanted.port = ["127.0.0.1"], 0
         wanted.n_ctx, wanted.n_parallel = context, 1
         wanted.cpuparams.n_threads = threads or max(1, min(4, (os.cpu_count() or 2) // 2))
@@ -63,11 +69,17 @@ class LocalServer:
         except RuntimeError as error:
             raise MedvragError(f"{weights.name}: the local model server did not start ({error})") from error
         self.root: str = self._server.listening_address
+        self._write_one_token()
 
     @property
     def base_url(self) -> str:
         """Address for :class:`~medvrag_core.models.openai_client.OpenAIChat`."""
         return f"{self.root}/v1"
+
+    def _write_one_token(self) -> None:
+        """Wait until the server really works: stopped before its loop has begun, it would wait for itself forever."""
+        with open_client(self.root, 120.0) as client, call_errors(self.root):
+            client.post("/v1/completions", body={"prompt": "a", "max_tokens": 1}, cast_to=object)
 
     def close(self) -> None:
         """Stop the server; further calls do nothing."""
@@ -82,7 +94,7 @@ class LocalServer:
         self.close()
 
 
-class OptionScorer:
+class OptionScorer(TextScorer):
     """Log-likelihood of given texts after a prompt, over a llama.cpp server.
 
     Parameters
@@ -95,7 +107,7 @@ class OptionScorer:
         self._root = root
         self._client = open_client(root, timeout_s)
 
-    def score(self, prompt: str, texts: list[str]) -> list[float]:
+    def score(self, prompt: str, texts: Sequence[str]) -> TextScores:
         """Natural logarithm of P(text | prompt), summed over tokens, for each text.
 
         A text should begin with the space that separates it from the prompt. The server keeps the prompt
@@ -106,7 +118,7 @@ class OptionScorer:
         CallError
             The server fails, or gives other tokens than it was held to.
         """
-        return [self._score(prompt, text) for text in texts]
+        return TextScores(values=tuple(self._score(prompt, text) for text in texts))
 
     def tokens(self, text: str) -> list[int]:
         """Token ids of a text, without a begin-of-text mark."""

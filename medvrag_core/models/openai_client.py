@@ -7,6 +7,7 @@ request, and only a reply that the model finished by itself counts (:mod:`medvra
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import random
@@ -203,8 +204,9 @@ class OpenAIChat(ChatModel):
             with call_errors(self.settings.base_url, self.settings.key_env):
                 async with self._client.chat.completions.with_streaming_response.create(**body) as response:
                     if "event-stream" in response.headers.get("content-type", ""):
-                        async for chunk in await response.parse():
-                            assembly.add(chunk.to_dict())
+                        async with contextlib.aclosing(aiter(await response.parse())) as chunks:
+                            async for chunk in chunks:
+                                assembly.add(chunk.to_dict())
                     else:
                         # Some servers ignore the wish for a stream and send the completion whole.
                         whole = await response.json()

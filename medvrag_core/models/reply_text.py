@@ -31,9 +31,10 @@ def without_reasoning(text: str) -> str:
     >>> without_reasoning("A<think>B</think>C<think>D")
     'AC'
     """
+    text = text[-MAX_CHARACTERS:]
     kept: list[str] = []
     start, depth = 0, 0
-    for tag in _REASONING_TAG.finditer(text[-MAX_CHARACTERS:]):
+    for tag in _REASONING_TAG.finditer(text):
         if tag.group(1):
             if depth == 0:
                 kept.clear()
@@ -41,10 +42,10 @@ def without_reasoning(text: str) -> str:
             start = tag.end()
         else:
             if depth == 0:
-                kept.append(text[-MAX_CHARACTERS:][start : tag.start()])
+                kept.append(text[start : tag.start()])
             depth = 1
     if depth == 0:
-        kept.append(text[-MAX_CHARACTERS:][start:])
+        kept.append(text[start:])
     return "".join(kept)
 
 

@@ -6,12 +6,12 @@ only the choice among options is the model's.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 
-from medvrag_core.models.local_server import MODEL, LocalServer, OptionScorer
+from medvrag_core.models.local_server import MODEL
 from medvrag_core.models.openai_client import digest
 from medvrag_core.models.reply_text import neutral
+from medvrag_core.models.text_scorer import ServerScorer, TextScorer
 from medvrag_core.reasoning.evidence_reader import refinement_text, reply_text
 from medvrag_core.reasoning.judge import Judgement, judge, softmax
 from medvrag_core.reasoning.passages import evidence_passages
@@ -32,16 +32,17 @@ class LikelihoodReader(Reader):
     ----------
     settings : ``margin`` is the lead in probability that the best option needs before the last round
     model : ``base_url`` of a running llama.cpp server; empty starts SmolLM2 with the first question
+    scorer : scores the options, for example from a call store; one over the server of ``model`` if not given
     """
 
     name = "likelihood"
 
-    def __init__(self, settings: ReaderSettings, model: ModelSettings | None = None) -> None:
+    def __init__(
+        self, settings: ReaderSettings, model: ModelSettings | None = None, scorer: TextScorer | None = None
+    ) -> None:
         self.settings = settings
         self.model = model or ModelSettings()
-        self._scorer: OptionScorer | None = None
-        self._server: LocalServer | None = None
-        self._lock = threading.Lock()
+        self.scorer = scorer or ServerScorer(self.model)
 
     @property
     def fingerprint(self) -> str:
@@ -61,40 +62,25 @@ class LikelihoodReader(Reader):
             The extra ``local`` is not installed.
         """
         options = given.question.options
-        scores = self._open().score(scoring_prompt(given), [f" {neutral(text)}" for text in options.values()])
+        scores = self.scorer.score(scoring_prompt(given), [f" {neutral(text)}" for text in options.values()])
         found = judge(given)
-        by_label = dict(zip(options, scores, strict=True))
+        by_label = dict(zip(options, scores.values, strict=True))
         judgement: Judgement = replace(
             found,
             ranking=tuple(sorted(options, key=lambda label: -by_label[label])),
             probability=softmax(by_label, TEMPERATURE),
             basis="likeliest to the language model",
         )
-        return ReaderReply(text=reply_text(given, judgement, self.settings.margin), model=self.model.model or MODEL)
+        text = reply_text(given, judgement, self.settings.margin)
+        return ReaderReply(text=text, model=self.model.model or MODEL, call=scores.call)
 
     def refine(self, given: ReaderInput) -> ReaderReply:
         """Ask with the question's own words, as the reader without a model does."""
         return ReaderReply(text=refinement_text(given), model=VERSION)
 
     def close(self) -> None:
-        """Close the connection, and the server if this reader started it."""
-        if self._scorer is not None:
-            self._scorer.close()
-        if self._server is not None:
-            self._server.close()
-        self._server = self._scorer = None
-
-    def _open(self) -> OptionScorer:
-        # Questions are read side by side; only one of them may start the server.
-        with self._lock:
-            if self._scorer is None:
-                if self.model.base_url:
-                    root = self.model.base_url.rstrip("/").removesuffix("/v1")
-                else:
-                    self._server = LocalServer()
-                    root = self._server.root
-                self._scorer = OptionScorer(root, timeout_s=self.model.timeout_s)
-            return self._scorer
+        """Close the connection, and the server if it was started here."""
+        self.scorer.close()
 
 
 def scoring_prompt(given: ReaderInput) -> str:

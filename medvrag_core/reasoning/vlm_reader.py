@@ -151,8 +151,8 @@ class VlmReader(Reader):
         room = Room(
             context=settings.context_tokens, reserve=settings.max_tokens, text=text_tokens, images=settings.max_images
         )
-        images = [sized(Path(item.image), settings.max_pixels) for item in shown]
         try:
+            images = [sized(Path(item.image), settings.max_pixels, settings.min_pixels) for item in shown]
             return fit_images(images, room, page_cost(settings), self.overflow)
         except ValueError as error:
             raise CallError("rejected", f"pages {', '.join(i.page_id for i in shown)}: {error}") from None

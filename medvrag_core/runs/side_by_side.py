@@ -51,9 +51,9 @@ def side_by_side(
 
     # Daemons: a thread that is stuck in native code must not keep a stopped process alive.
     threads = [threading.Thread(target=worker, name=f"work-{n}", daemon=True) for n in range(min(at_once, len(items)))]
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         for _ in range(len(items)):
             place, result, error = done.get()
             if error is not None:
@@ -64,7 +64,7 @@ def side_by_side(
         stop()
         if not isinstance(cause, GeneratorExit):
             end = time.monotonic() + drain_s
-            for thread in threads:
+            for thread in filter(threading.Thread.is_alive, threads):
                 thread.join(max(0.0, end - time.monotonic()))
             while not done.empty():
                 place, result, error = done.get()

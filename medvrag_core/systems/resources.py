@@ -22,6 +22,7 @@ from medvrag_core.models.base import ChatModel
 from medvrag_core.models.limits import CallLimits
 from medvrag_core.models.store import CallStore
 from medvrag_core.models.stored_chat import StoredChat
+from medvrag_core.models.text_scorer import ServerScorer, StoredScorer
 from medvrag_core.reasoning.reader import Reader
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import ModelSettings, Profile
@@ -145,7 +146,9 @@ class Resources:
         if self.profile.reader.name == "likelihood":
             from medvrag_core.reasoning.likelihood_reader import LikelihoodReader
 
-            return LikelihoodReader(self.profile.reader, self.profile.reader_model)
+            model = self.profile.reader_model
+            scorer = StoredScorer(model, self.calls, self.profile.calls, lambda: ServerScorer(model))
+            return LikelihoodReader(self.profile.reader, model, scorer)
         from medvrag_core.reasoning.vlm_reader import VlmReader
 
         return VlmReader(

@@ -74,7 +74,8 @@ def profile_caption(profile: str) -> str:
     >>> profile_caption("cpu")
     "profile cpu – tests the machinery, not the paper's claims"
     """
-    scope = "the paper's models" if profile == "a100" else "tests the machinery, not the paper's claims"
+    scopes = {"a100": "the paper's models", "gpu1": "smaller models than the paper's", "hosted": "other models"}
+    scope = scopes.get(profile, "tests the machinery, not the paper's claims")
     return f"profile {profile} – {scope}"
 
 

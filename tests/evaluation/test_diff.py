@@ -143,7 +143,7 @@ def test_questions_of_one_run_alone_are_listed(make_trace: MakeTrace) -> None:
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
 def test_gained_lost_and_p_value_are_those_of_statsmodels(
     make_trace: MakeTrace, pairs: list[tuple[bool, bool]]
-) -> None:  # noqa: E501
+) -> None:
     first = [make_trace(f"q{n}", "A" if right else "B") for n, (right, _) in enumerate(pairs)]
     second = [make_trace(f"q{n}", "A" if right else "B") for n, (_, right) in enumerate(pairs)]
     found = diff_runs(first, second, names=NAMES)

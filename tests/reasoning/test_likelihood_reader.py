@@ -13,7 +13,7 @@ from werkzeug import Request, Response
 
 from medvrag_core.errors import MedvragError, ModelError
 from medvrag_core.models import local_server
-from medvrag_core.reasoning import likelihood_reader
+from medvrag_core.models.text_scorer import ServerScorer
 from medvrag_core.reasoning.likelihood_reader import CONTEXT_CHARACTERS, LikelihoodReader, scoring_prompt
 from medvrag_core.reasoning.replies import parse_reply
 from medvrag_core.records import EvidenceItem, Question, ReaderInput
@@ -69,11 +69,11 @@ def test_readers_side_by_side_start_one_server(monkeypatch: pytest.MonkeyPatch, 
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(likelihood_reader, "LocalServer", Slow)
-    reader = LikelihoodReader(ReaderSettings())
+    monkeypatch.setattr(local_server, "LocalServer", Slow)
+    scorer = ServerScorer(ModelSettings())
     with ThreadPoolExecutor(8) as pool:
-        scorers = {id(scorer) for scorer in pool.map(lambda _: reader._open(), range(8))}
-    reader.close()
+        scorers = {id(opened) for opened in pool.map(lambda _: scorer._opened(), range(8))}
+    scorer.close()
     assert len(started) == len(scorers) == 1
 
 

@@ -122,7 +122,7 @@ def check_likelihood(role: Role) -> Finding:
     scorer = OptionScorer(server_root(role.settings.base_url), timeout_s=role.settings.timeout_s)
     change = f"let '{role.name}.base_url' be a llama.cpp server, or empty to start one"
     try:
-        score = scorer.score("Water is", [" wet"])[0]
+        score = scorer.score("Water is", [" wet"]).values[0]
     except CallError as error:
         return Finding("failed", f"no log-likelihood of a given text: {error.problem}", change)
     finally:

@@ -54,11 +54,14 @@ def chapters_of(book_source: Path) -> list[str]:
 
 def provenance_note(record: RunRecord) -> str:
     """What produced the numbers of a chapter, as a MyST admonition."""
-    scope = (
-        "They come from the paper's models."
-        if record.profile == "a100"
-        else "They test the machinery on a small corpus with small models; they neither support nor contradict "
-        "the paper's claims. See [](../honesty.md)."
+    scope = {
+        "a100": "They come from the paper's models.",
+        "gpu1": "They come from smaller models than the paper's. See [](../honesty.md).",
+        "hosted": "They come from other models than the paper's. See [](../honesty.md).",
+    }.get(
+        record.profile,
+        "They test the machinery on a small corpus with small models; they neither support nor contradict "
+        "the paper's claims. See [](../honesty.md).",
     )
     return (
         ":::{admonition} What made these numbers\n:class: note\n\n"
