@@ -215,10 +215,9 @@ def book_run(
     """Run the chapters in order with papermill; each must pass the verdict before the next one starts."""
     from medvrag_core.views.publishing.runner import run_chapters
 
+    parameters = _pairs(parameter or [], "-p")
     with only_writer(run_):
-        done = run_chapters(
-            notebooks, run_, profile=profile, parameters=_pairs(parameter or [], "-p"), only=only, force=force
-        )
+        done = run_chapters(notebooks, run_, profile=profile, parameters=parameters, only=only, force=force)
     typer.echo(f"{run_.name}: {len(done)} chapters passed")
 
 

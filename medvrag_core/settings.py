@@ -13,11 +13,11 @@ import json
 import re
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from medvrag_core.errors import SettingsError
 
@@ -39,6 +39,14 @@ class StageSettings(BaseModel):
     """Base of the settings of one stage."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="after")
+    def _no_key_in_a_text(self) -> Self:
+        """Settings are saved in every run and shown in the book."""
+        for name in type(self).model_fields:
+            if isinstance(value := getattr(self, name), str) and looks_like_a_key(value):
+                raise ValueError(f"{name} looks like a key; keys come from the environment alone")
+        return self
 
 
 class CorpusSettings(StageSettings):

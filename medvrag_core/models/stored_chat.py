@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 
 from medvrag_core.models.base import ChatModel, ChatRequest
 from medvrag_core.models.outcomes import FINAL, CallError
+from medvrag_core.models.secrets import without_keys
 from medvrag_core.models.store import CallStore, StoredCall, call_key, canonical_request
 from medvrag_core.records import CallOutcome, ReaderReply
 from medvrag_core.settings import CallSettings, ModelSettings
@@ -106,6 +107,8 @@ class StoredChat(ChatModel):
         failure: CallError | None = None
         try:
             reply = self._opened().complete(request)
+            # A server may repeat the key of its caller; what is stored here may be published.
+            reply = reply.model_copy(update={"text": without_keys(reply.text, self.settings.key_env)})
         except CallError as error:
             failure, problem, outcome = error, str(error), error.kind
             reply = ReaderReply(

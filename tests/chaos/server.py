@@ -147,7 +147,9 @@ class Handler(BaseHTTPRequestHandler):
         if fault == "half_json":
             return self._send(b'{"choices": [{"message": {"content": "<answer>A', "application/json")
         if fault == "error200":
-            return self._json({"error": {"message": "engine died", "code": 500}})
+            return self._json({"error": {"message": f"engine died for {self.headers['authorization']}", "code": 500}})
+        if fault == "parrot":
+            text += f" {self.headers['authorization']}"
         if fault in {"abort", "length", "content_filter", "tool_calls"}:
             finish = fault
         elif fault == "null":
@@ -190,11 +192,12 @@ class Handler(BaseHTTPRequestHandler):
                 time.sleep(0.1)
             return
         if fault == "sse_400":
-            self._event({"error": {"message": "the JSON schema is not supported", "code": 400}})
+            said = f"the JSON schema is not supported for {self.headers['authorization']}"
+            self._event({"error": {"message": said, "code": 400}})
             self._chunk("data: [DONE]\n\n")
             return
         if fault == "sse_error":
-            self._event({"error": {"message": "engine died in the middle", "code": 500}})
+            self._event({"error": {"message": f"engine died on {self.headers['authorization']}", "code": 500}})
             return
         if fault == "no_choices":
             self._event({"id": "1", "model": model, "usage": usage})
