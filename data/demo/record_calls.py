@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     if sha256_of(options.weights) != SHA256:
-        raise InputError(f"{options.weights}: is not the recorded model", way_out="fetch it, or change SHA256 and model")
+        raise InputError(f"{options.weights}: is not the recorded model", way_out="fetch that one, see --help")
     built = HERE / "built"
     known = {question.id: question for question in read_questions(built / "questions.jsonl")}
     workspace = Workspace(options.run)

@@ -273,8 +273,5 @@ def _arithmetic(profile: Profile, place: Place, space: Room | None) -> tuple[str
 
 
 def page_tokens(model: ModelSettings) -> int:
-    """Tokens of a US Letter page, rendered at 300 dpi and made smaller by the client and the model's processor."""
-    wide, high = _LETTER_AT_300_DPI
-    scale = min(1.0, (model.max_pixels / (wide * high)) ** 0.5)
-    sent = int(wide * scale), int(high * scale)
-    return image_tokens(*sent, max_pixels=model.max_pixels, min_pixels=model.min_pixels)
+    """Tokens of a US Letter page that was rendered at 300 dpi, at the size at which it is sent."""
+    return image_tokens(*_LETTER_AT_300_DPI, max_pixels=model.max_pixels, min_pixels=model.min_pixels)
