@@ -21,6 +21,7 @@ from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile, load_profile
 from medvrag_core.systems.answering import answer_all, read_asked, read_traces, trace_path
 from medvrag_core.systems.archive import export_calls, import_calls
+from medvrag_core.systems.base import catalog
 from medvrag_core.systems.canonical import canonical_trace, export_digest
 from medvrag_core.systems.replay import ReplayReport, replay
 from medvrag_core.systems.resources import Resources
@@ -178,12 +179,20 @@ def test_a_fallback_in_the_filter_replays_too(
     assert replayed(run, profile).different == ()
 
 
-def test_the_embedded_profile_replays_too(made_run: Workspace, made_questions: list[Question], tmp_path: Path) -> None:
+def test_the_embedded_profile_replays_too_with_every_system(
+    made_run: Workspace, made_questions: list[Question], tmp_path: Path
+) -> None:
     run = Workspace(shutil.copytree(made_run.root, tmp_path / "run"))
     profile = load_profile("test")
-    answered(run, profile, made_questions)
+    resources = Resources(run, profile)
+    for name in catalog():
+        answer_all(name, resources, made_questions, progress=False)
+    resources.close()
     before = files(run.root)
-    assert replayed(run, profile).identical == 3
+    for name in catalog():
+        traces = read_traces(run, name, made_by="the run first")
+        report = replay(run, profile, name, traces, progress=False)
+        assert (report.system, report.identical, report.different) == (name, 3, ())
     assert files(run.root) == before
 
 
