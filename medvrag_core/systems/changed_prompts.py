@@ -52,7 +52,10 @@ def changed_prompts(
     return tuple(found)
 
 
-def refuse_changed_prompts(changed: Sequence[ChangedPrompt]) -> None:
+PAY_AGAIN = "pay for them again (--set calls.accept_changed_prompts=true), or restore the prompt"
+
+
+def refuse_changed_prompts(changed: Sequence[ChangedPrompt], *, way_out: str = PAY_AGAIN) -> None:
     """Raise MismatchError that names every changed prompt, its calls and questions; nothing was asked yet."""
     if not changed:
         return
@@ -65,7 +68,7 @@ def refuse_changed_prompts(changed: Sequence[ChangedPrompt]) -> None:
         told.append(text)
     raise MismatchError(
         f"changed prompts make stored calls worthless ({'; '.join(told)})",
-        way_out="pay for them again (--set calls.accept_changed_prompts=true), or restore the prompt",
+        way_out=way_out,
     )
 
 

@@ -11,6 +11,7 @@ from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile
 from medvrag_core.systems.answering import answer_all
 from medvrag_core.systems.canonical import canonical_trace, export_digest
+from medvrag_core.systems.changed_prompts import changed_prompts, refuse_changed_prompts
 from medvrag_core.systems.resources import Resources
 
 
@@ -32,8 +33,13 @@ def replay(
 
     Corpus, vectors, index and call store of the run are used as they are; nothing in the run is changed, and no server
     is contacted. A question whose calls are missing is different.
+
+    Raises
+    ------
+    MismatchError
+        A prompt is no longer the one that the calls were made with, so that none of them could be found.
     """
-    calls = profile.calls.model_copy(update={"policy": "only-cache"})
+    calls = profile.calls.model_copy(update={"policy": "only-cache", "accept_changed_prompts": True})
     questions = [trace.question for trace in stored]
     with tempfile.TemporaryDirectory(prefix="medvrag-replay-") as folder:
         scratch = Workspace(Path(folder))
@@ -42,6 +48,11 @@ def replay(
                 (scratch.root / part.name).symlink_to(part.resolve())
         resources = Resources(scratch, profile.model_copy(update={"calls": calls}))
         try:
+            if resources.prompt_versions:
+                refuse_changed_prompts(
+                    changed_prompts(resources.calls, resources.prompt_versions, stored),
+                    way_out="replay with the version of this package that made the run",
+                )
             again = answer_all(name, resources, questions, progress=progress)
         finally:
             resources.close()
