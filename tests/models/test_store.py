@@ -240,3 +240,58 @@ def test_a_full_disk_is_a_clear_error_and_what_was_stored_stays(tmp_path: Path) 
         for n in range(500):
             store.put(call(f"{n}" + os.urandom(3_000).hex()))
     assert store.get(call("kept").key) == call("kept")
+
+
+def test_opening_a_store_to_read_it_changes_no_byte(tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
+    with CallStore(path) as store:
+        store.put(call("a"))
+    before = path.read_bytes()
+    with CallStore(path) as store:
+        assert store.get(call("a").key) == call("a")
+        assert list(store.token_counts()) == []
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["calls.sqlite"]
+
+
+def test_token_counts_may_come_up_while_a_call_is_kept(tmp_path: Path) -> None:
+    with CallStore(tmp_path / "calls.sqlite") as store:
+        faults: list[BaseException] = []
+
+        def counting(which: int) -> None:
+            try:
+                for number in range(3_000):
+                    store.put_token_digest("c", f"{which}-{number}", number)
+            except BaseException as error:
+                faults.append(error)
+
+        threads = [threading.Thread(target=counting, args=(n,)) for n in range(3)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            store.put(call("a"))
+        assert not faults
+        assert sum(1 for _ in store.token_counts()) == 9_000
+
+
+def test_missing_calls_are_put_together_or_not_at_all(tmp_path: Path) -> None:
+    def breaking() -> Any:
+        yield call("new")
+        raise RuntimeError("cut")
+
+    with CallStore(tmp_path / "calls.sqlite") as store:
+        store.put(call("known"))
+        store.put(call("failed", "timeout"))
+        with pytest.raises(RuntimeError):
+            store.put_missing(breaking(), [])
+        with pytest.raises(RuntimeError):
+            store.put_missing([call("new")], ((str(n), "t", n) for n in _then_break()))
+        assert len(store) == 2 and list(store.token_counts()) == []
+        given = [call("known"), call("failed"), call("failed", "refused"), call("new")]
+        assert store.put_missing(given, [("c", "t", 1), ("c", "t", 2)]) == (2, 1)
+        assert store.outcomes() == {"complete": 3} and list(store.token_counts()) == [("c", "t", 1)]
+
+
+def _then_break() -> Any:
+    yield 1
+    raise RuntimeError("cut")
