@@ -27,10 +27,10 @@ MAX_FINDING = 400
 MAX_NOTE = 1_000
 _MAX_ANSWER = 1_000
 
-_PLACEHOLDERS = frozenset(
+_ANSWER_PLACEHOLDERS = frozenset(
     {"letter", "label", "option", "option letter", "option label", "the letter", "your answer", "answer", "x", "text"}
-    | {"query", "your query", "refined query", "new query", "refined search query"}
 )
+_QUERY_PLACEHOLDERS = frozenset({"query", "your query", "refined query", "new query", "refined search query", "text"})
 _NOTE_PLACEHOLDERS = frozenset({"fact (page id)", "what is still missing and why"})
 _WRAPPERS = " \t\r\n*_`~$\"'“”‘’«»()[]{}<>.:;,!?\\"
 _LEAD = re.compile(
@@ -98,9 +98,9 @@ def _tagged(text: str, name: str) -> tuple[list[str], str | None]:
     return closed, None if start is None else text[start:]
 
 
-def _is_placeholder(content: str) -> bool:
+def _is_placeholder(content: str, words: frozenset[str]) -> bool:
     folded = _folded(content)
-    return folded in _PLACEHOLDERS or (not folded and any(c in content for c in ".…?_"))
+    return folded in words or (not folded and any(c in content for c in ".…?_"))
 
 
 # --- answers ------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def _option_named(content: str, options: Mapping[str, str]) -> tuple[str | None,
     by_text = [label for label, text in options.items() if _plain(text) and _plain(text) in spoken]
     if by_text:
         return (by_text[0], "") if len(by_text) == 1 else (None, "several_labels")
-    if _is_placeholder(content):
+    if _is_placeholder(content, _ANSWER_PLACEHOLDERS):
         return None, "placeholder"
     if re.fullmatch(r"[a-z]|\d{1,2}", bare):
         return None, "label_out_of_range"
@@ -197,7 +197,7 @@ def _query(text: str) -> str | None:
     if unclosed is not None:
         closed.append(re.split(r"<\s{0,4}/?\s{0,4}notes", unclosed, maxsplit=1, flags=re.IGNORECASE)[0])
     for content in reversed(closed):
-        if not _is_placeholder(content):
+        if not _is_placeholder(content, _QUERY_PLACEHOLDERS):
             query = neutral(content, MAX_QUERY)
             if query:
                 return query
