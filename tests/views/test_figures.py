@@ -16,7 +16,7 @@ from medvrag_core.views.theme import profile_caption, template
 
 NAME = "<b>arm</b>"
 ARM = AccuracyReport(
-    system=NAME, profile="cpu", n=10, expected=12, correct=6, wrong=3, unparsed=1, errors=0,
+    system=NAME, profile="cpu", n=10, expected=12, missing=2, correct=6, wrong=3, unparsed=1, errors=0,
     accuracy=0.6, unparsed_rate=0.1, error_rate=0.0, low=0.3, high=0.83, complete=False,
 )  # fmt: skip
 PAIR = PairedComparison(

@@ -35,7 +35,7 @@ def test_every_cell_is_escaped_and_kept(rows: list[list[object]], caption: str) 
 
 def test_arms_show_counts_intervals_and_incompleteness() -> None:
     arm = AccuracyReport(
-        system="x", profile="cpu", n=10, expected=12, correct=5, wrong=2, unparsed=1, errors=2,
+        system="x", profile="cpu", n=10, expected=12, missing=2, correct=5, wrong=2, unparsed=1, errors=2,
         accuracy=0.5, unparsed_rate=0.1, error_rate=0.2, low=0.237, high=0.763, complete=False,
     )  # fmt: skip
     html = arms_table([arm]).html
