@@ -384,7 +384,7 @@ def _options(pairs: list[str]) -> dict[str, str]:
 
 
 def _report_text(report: dict[str, Any], out: Path) -> str:
-    rows = [f"  {key:24}{_shown(value)}" for key, value in report.items() if key != "schema_version"]
+    rows = [f"  {key:28}{_shown(value)}" for key, value in report.items() if key != "schema_version"]
     return "\n".join([f"{out}", *rows])
 
 

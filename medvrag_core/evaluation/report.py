@@ -13,6 +13,7 @@ from medvrag_core.evaluation.filter_loss import filter_fallbacks
 from medvrag_core.evaluation.retrieval import RetrievalReport, retrieval_report
 from medvrag_core.evaluation.scoring import accuracy_report
 from medvrag_core.evaluation.taxonomy import page_of
+from medvrag_core.models.outcomes import worth_asking_again
 from medvrag_core.records import Record, Trace
 from medvrag_core.runs.publish import write_text
 
@@ -31,7 +32,10 @@ class RunReport(Record):
     profile: str
     n: int = Field(description="questions with a stored outcome")
     expected: int = Field(description="questions asked")
-    complete: bool = Field(description="every question asked has an outcome and none is an error")
+    complete: bool = Field(
+        description="every question asked has an outcome, none is an error, and none leans on a filter call that "
+        "failed for a fault of the server"
+    )
     accuracy: float = Field(description="share of n answered with the gold option; unparsed and errors are wrong")
     accuracy_low: float = Field(description="lower end of the 95% Wilson interval")
     accuracy_high: float
@@ -70,13 +74,14 @@ def run_report(traces: Sequence[Trace], *, expected: int | None = None) -> RunRe
     stage1 = _retrieval({q: [hit.page_id for hit in r.stage1] for q, r in first.items()}, gold)
     filtered = _retrieval({q: list(r.filter.kept) for q, r in first.items()}, gold)
     seconds = [t.seconds for t in traces]
+    fallbacks = filter_fallbacks(traces)
     counts = Counter(len(t.rounds) for t in traces)
     return RunReport(
         system=accuracy.system,
         profile=accuracy.profile,
         n=accuracy.n,
         expected=accuracy.expected,
-        complete=accuracy.complete,
+        complete=accuracy.complete and not any(map(worth_asking_again, fallbacks)),
         accuracy=accuracy.accuracy,
         accuracy_low=accuracy.low,
         accuracy_high=accuracy.high,
@@ -84,7 +89,7 @@ def run_report(traces: Sequence[Trace], *, expected: int | None = None) -> RunRe
         unparsed_rate=accuracy.unparsed_rate,
         error_rate=accuracy.error_rate,
         outcomes={state: getattr(accuracy, state) for state in STATES},
-        filter_fallbacks=filter_fallbacks(traces),
+        filter_fallbacks=fallbacks,
         questions_with_gold_pages=len(gold),
         recall_at_10=stage1.recall[10] if stage1 else None,
         recall_at_100=stage1.recall[100] if stage1 else None,
