@@ -6,6 +6,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import Field
+
 from medvrag_core.records import Record, Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile
@@ -21,6 +23,7 @@ class ReplayReport(Record):
     system: str
     questions: int
     identical: int
+    same_outcome: int = Field(description="ended the same way, whatever else differs, as scores do between processors")
     different: tuple[str, ...]
     digest: str
     replayed: str
@@ -56,12 +59,13 @@ def replay(
             again = answer_all(name, resources, questions, progress=progress)
         finally:
             resources.close()
-    pairs = zip(stored, again, strict=True)
+    pairs = list(zip(stored, again, strict=True))
     different = tuple(a.question.id for a, b in pairs if canonical_trace(a) != canonical_trace(b))
     return ReplayReport(
         system=name,
         questions=len(stored),
         identical=len(stored) - len(different),
+        same_outcome=sum((a.outcome, a.label, a.reason) == (b.outcome, b.label, b.reason) for a, b in pairs),
         different=different,
         digest=export_digest(stored),
         replayed=export_digest(again),

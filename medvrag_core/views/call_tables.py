@@ -20,9 +20,16 @@ def recorded_table(recorded: RecordedRun, *, caption: str = "") -> HtmlTable:
         report = recorded.report
         rows.append(
             [
-                "questions replayed without a model",
+                "replayed without a model: same outcome",
+                Number(f"{report.same_outcome} of {report.questions}"),
+                "from stored calls alone",
+            ]
+        )
+        rows.append(
+            [
+                "replayed without a model: identical",
                 Number(f"{report.identical} of {report.questions}"),
-                "identical to the byte" + (f"; different: {', '.join(report.different)}" if report.different else ""),
+                "to the byte" + (f"; different: {', '.join(report.different)}" if report.different else ""),
             ]
         )
     return HtmlTable(["", "", ""], rows, caption=caption)
