@@ -249,9 +249,9 @@ def serve(
 
         medvrag serve --profile a100
     """
-    from medvrag_core.models.serving import serving_plan
-    from medvrag_core.models.serving_run import run_servers
-    from medvrag_core.models.serving_text import plan_text
+    from medvrag_core.models.serving.plan import serving_plan
+    from medvrag_core.models.serving.run import run_servers
+    from medvrag_core.models.serving.text import plan_text
 
     plan = serving_plan(_profile_for(None, profile, set_))
     if start:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ from medvrag_core.models.faults import call_errors
 from medvrag_core.models.openai_client import open_client
 from medvrag_core.models.outcomes import CallError
 from medvrag_core.models.text_scorer import TextScorer, TextScores
+from medvrag_core.settings import ModelSettings
 
 MODEL = "SmolLM2-135M-Instruct"
 _WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -163,6 +165,40 @@ class OptionScorer(TextScorer):
         if not isinstance(value, dict):
             raise CallError("malformed", f"{self._root}{path}: the reply is not a JSON object")
         return value
+
+
+class ServerScorer(TextScorer):
+    """Over a llama.cpp server; with an empty ``base_url`` SmolLM2 is started on this computer at the first call."""
+
+    def __init__(self, model: ModelSettings) -> None:
+        self.model = model
+        self._lock = threading.Lock()
+        self._server: LocalServer | None = None
+        self._scorer: TextScorer | None = None
+
+    def score(self, prompt: str, texts: Sequence[str]) -> TextScores:
+        """See :class:`TextScorer`; raises MedvragError when the extra ``local`` is needed and not installed."""
+        return self._opened().score(prompt, texts)
+
+    def close(self) -> None:
+        """Close the connection, and the server if it was started here."""
+        if self._scorer is not None:
+            self._scorer.close()
+        if self._server is not None:
+            self._server.close()
+        self._server = self._scorer = None
+
+    def _opened(self) -> TextScorer:
+        # Questions are read side by side; only one of them may start the server.
+        with self._lock:
+            if self._scorer is None:
+                if self.model.base_url:
+                    root = self.model.base_url.rstrip("/").removesuffix("/v1")
+                else:
+                    self._server = LocalServer()
+                    root = self._server.root
+                self._scorer = OptionScorer(root, timeout_s=self.model.timeout_s)
+            return self._scorer
 
 
 def weights_path() -> Path:

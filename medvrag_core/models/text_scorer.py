@@ -6,15 +6,11 @@ import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from medvrag_core.models.outcomes import CallError
 from medvrag_core.models.store import CallStore, StoredCall, call_key
 from medvrag_core.records import ReaderReply, Record
 from medvrag_core.settings import CallSettings, ModelSettings
-
-if TYPE_CHECKING:
-    from medvrag_core.models.local_server import LocalServer
 
 VERSION = "token-grammar-1"
 
@@ -35,42 +31,6 @@ class TextScorer(ABC):
 
     def close(self) -> None:
         """Close connections and whatever was started."""
-
-
-class ServerScorer(TextScorer):
-    """Over a llama.cpp server; with an empty ``base_url`` SmolLM2 is started on this computer at the first call."""
-
-    def __init__(self, model: ModelSettings) -> None:
-        self.model = model
-        self._lock = threading.Lock()
-        self._server: LocalServer | None = None
-        self._scorer: TextScorer | None = None
-
-    def score(self, prompt: str, texts: Sequence[str]) -> TextScores:
-        """See :class:`TextScorer`; raises MedvragError when the extra ``local`` is needed and not installed."""
-        return self._opened().score(prompt, texts)
-
-    def close(self) -> None:
-        """Close the connection, and the server if it was started here."""
-        if self._scorer is not None:
-            self._scorer.close()
-        if self._server is not None:
-            self._server.close()
-        self._server = self._scorer = None
-
-    def _opened(self) -> TextScorer:
-        from medvrag_core.models import local_server
-
-        # Questions are read side by side; only one of them may start the server.
-        with self._lock:
-            if self._scorer is None:
-                if self.model.base_url:
-                    root = self.model.base_url.rstrip("/").removesuffix("/v1")
-                else:
-                    self._server = local_server.LocalServer()
-                    root = self._server.root
-                self._scorer = local_server.OptionScorer(root, timeout_s=self.model.timeout_s)
-            return self._scorer
 
 
 class StoredScorer(TextScorer):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from medvrag_core.models.local_server import MODEL
+from medvrag_core.models.local_server import MODEL, ServerScorer
 from medvrag_core.models.openai_client import digest
 from medvrag_core.models.reply_text import neutral
-from medvrag_core.models.text_scorer import ServerScorer, TextScorer
+from medvrag_core.models.text_scorer import TextScorer
 from medvrag_core.reasoning.evidence_reader import refinement_text, reply_text
 from medvrag_core.reasoning.judge import Judgement, judge, softmax
 from medvrag_core.reasoning.passages import evidence_passages

@@ -20,9 +20,10 @@ from medvrag_core.index.lexical import Bm25Index
 from medvrag_core.index.text_index import TextIndex, ensure_text_index
 from medvrag_core.models.base import ChatModel
 from medvrag_core.models.limits import CallLimits
+from medvrag_core.models.local_server import ServerScorer
 from medvrag_core.models.store import CallStore
 from medvrag_core.models.stored_chat import StoredChat
-from medvrag_core.models.text_scorer import ServerScorer, StoredScorer
+from medvrag_core.models.text_scorer import StoredScorer
 from medvrag_core.reasoning.reader import Reader
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import ModelSettings, Profile

@@ -30,12 +30,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from medvrag_core.errors import MedvragError, SettingsError
-from medvrag_core.models import serving_run
-from medvrag_core.models.gpu_memory import ARCHITECTURES, parameters, room, weight_bytes
 from medvrag_core.models.image_tokens import image_tokens
-from medvrag_core.models.serving import Server, serving_plan
-from medvrag_core.models.serving_options import NO_DOMAIN
-from medvrag_core.models.serving_text import plan_text
+from medvrag_core.models.serving import run as serving_run
+from medvrag_core.models.serving.memory import ARCHITECTURES, parameters, room, weight_bytes
+from medvrag_core.models.serving.options import NO_DOMAIN
+from medvrag_core.models.serving.plan import Server, serving_plan
+from medvrag_core.models.serving.text import plan_text
 from medvrag_core.settings import load_profile, looks_like_a_key, profile_names
 
 REPO = Path(__file__).resolve().parents[2]

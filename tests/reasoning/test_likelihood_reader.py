@@ -13,7 +13,7 @@ from werkzeug import Request, Response
 
 from medvrag_core.errors import MedvragError, ModelError
 from medvrag_core.models import local_server
-from medvrag_core.models.text_scorer import ServerScorer
+from medvrag_core.models.local_server import ServerScorer
 from medvrag_core.reasoning.likelihood_reader import CONTEXT_CHARACTERS, LikelihoodReader, scoring_prompt
 from medvrag_core.reasoning.replies import parse_reply
 from medvrag_core.records import EvidenceItem, Question, ReaderInput

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import textwrap
 
-from medvrag_core.models.serving import Remote, Server, ServingPlan
+from medvrag_core.models.serving.plan import Remote, Server, ServingPlan
 
 _ABOUT = {
     "summaries": "Page summaries are written offline, once for a corpus; stop this server before the next phase. "

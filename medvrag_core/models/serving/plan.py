@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 
 from medvrag_core.errors import InputError, SettingsError
-from medvrag_core.models.gpu_memory import ARCHITECTURES, GIB, Room, parameters, room, weight_bytes
 from medvrag_core.models.image_tokens import image_tokens
-from medvrag_core.models.serving_options import (
+from medvrag_core.models.serving.memory import ARCHITECTURES, GIB, Room, parameters, room, weight_bytes
+from medvrag_core.models.serving.options import (
     ENVIRONMENT,
     VLLM,
     Option,

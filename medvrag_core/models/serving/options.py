@@ -12,7 +12,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from medvrag_core.errors import SettingsError
-from medvrag_core.models.gpu_memory import ARCHITECTURES, Architecture
+from medvrag_core.models.serving.memory import ARCHITECTURES, Architecture
 from medvrag_core.records import Record
 from medvrag_core.settings import ModelSettings, Profile
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from medvrag_core.errors import MedvragError, ModelError
 from medvrag_core.models.secrets import without_keys
-from medvrag_core.models.serving import Server
+from medvrag_core.models.serving.plan import Server
 
 EXECUTABLE = "MEDVRAG_VLLM"
 """Environment variable with the path of vLLM's command, where it is not on PATH."""
