@@ -57,11 +57,13 @@ def call_errors(where: str, key_env: str = "OPENAI_API_KEY") -> Iterator[None]:
         found.retry_after_s = retry_after(error.response.headers.get("retry-after"))
         raise found from None
     except (openai.APIConnectionError, httpx2.TransportError) as error:
-        timed_out = isinstance(error, httpx2.TimeoutException)
+        if isinstance(error, httpx2.TimeoutException):
+            raise CallError("timeout", f"{where}: silent for too long", way_out="raise 'timeout_s'") from None
+        never_there = isinstance(error.__cause__ or error, httpx2.ConnectError)
         raise CallError(
-            "timeout" if timed_out else "transport",
-            f"{where}: {'silent for too long' if timed_out else 'cannot be reached, or broke off'}",
-            way_out="start the server or correct 'base_url'",
+            "transport",
+            f"{where}: {'cannot be reached' if never_there else 'the connection broke off'}",
+            way_out="start the server or correct 'base_url'" if never_there else "look at the server's log",
         ) from None
     except openai.APIError as error:
         # An error inside a stream whose status was 200; vLLM refuses some requests this way, and says so by a code.

@@ -272,7 +272,12 @@ def open_client(base_url: str, timeout_s: float, key_env: str = "OPENAI_API_KEY"
 
 
 def open_async_client(settings: ModelSettings) -> openai.AsyncOpenAI:
-    """The same for the event loop; redirects are not followed, since they would carry pages to another host."""
+    """The same for the event loop; redirects are not followed, since they would carry pages to another host.
+
+    Each call has a connection of its own: servers close idle ones at will, and a call that meets one just closed
+    would look like a fault of the server.
+    """
+    import httpx2
     import openai
 
     return openai.AsyncOpenAI(
@@ -281,7 +286,9 @@ def open_async_client(settings: ModelSettings) -> openai.AsyncOpenAI:
         max_retries=0,
         timeout=openai.Timeout(settings.timeout_s, connect=min(_CONNECT_SECONDS, settings.timeout_s)),
         http_client=openai.DefaultAsyncHttpxClient(
-            trust_env=_trusts_proxies(settings.base_url), follow_redirects=False
+            trust_env=_trusts_proxies(settings.base_url),
+            follow_redirects=False,
+            limits=httpx2.Limits(max_keepalive_connections=0),
         ),
     )
 

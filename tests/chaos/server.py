@@ -247,6 +247,7 @@ def main() -> None:
     options = parser.parse_args()
     Handler.state = State(options.chaos)
     ThreadingHTTPServer.daemon_threads = True
+    ThreadingHTTPServer.request_queue_size = 256
     server = ThreadingHTTPServer(("127.0.0.1", options.port), Handler)
     print(server.server_address[1], flush=True)
     # A broken pipe is what clients of this server do when they time out.
