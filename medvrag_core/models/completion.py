@@ -95,6 +95,7 @@ class Assembly:
         if self._finish is None:
             raise CallError("malformed", "the stream ended before the reply was finished", tokens=spent)
         self._check_model(settings)
+        said = "".join(self._text)
         if self._finish == "length":
             # A server with a full context cuts a reply short of the limit that was asked for, and says so no other way.
             full = 0 < spent[1] < max_tokens
@@ -103,9 +104,9 @@ class Assembly:
                 if full
                 else ("at the token limit", "raise 'max_tokens'")
             )
-            raise CallError("truncated", f"the reply was cut {what}", way_out=way_out, tokens=spent)
+            raise CallError("truncated", f"the reply was cut {what}", way_out=way_out, tokens=spent, text=said)
         if self._finish == "content_filter" or self._refused:
-            raise CallError("refused", "the model refused to reply", tokens=spent)
+            raise CallError("refused", "the model refused to reply", tokens=spent, text=said)
         if self._finish != "stop":
             raise CallError("aborted", f"the reply ended with '{self._finish[:40]}'", tokens=spent)
         text, flags = self._spoken(settings)

@@ -28,10 +28,20 @@ class CallError(ModelError):
     retry_after_s : seconds that the server asked to wait
     prompt_tokens, completion_tokens : what the server says it spent; 0 where it says nothing
     call : key of the call in the store, empty when the call was not stored
+    text : what a cut or refused reply said so far; kept for people to read, never parsed
     """
 
-    def __init__(self, kind: CallOutcome, problem: str, *, way_out: str = "", tokens: tuple[int, int] = (0, 0)) -> None:
+    def __init__(
+        self,
+        kind: CallOutcome,
+        problem: str,
+        *,
+        way_out: str = "",
+        tokens: tuple[int, int] = (0, 0),
+        text: str = "",
+    ) -> None:
         super().__init__(f"{problem} [{kind}]", way_out=way_out)
+        self.text = text
         self.kind: CallOutcome = kind
         self.attempts = 1
         self.retry_after_s = 0.0

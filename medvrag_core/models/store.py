@@ -49,8 +49,9 @@ _PUT_CALL = "INSERT OR REPLACE INTO calls VALUES (?,?,?,?,?,?,?,?,?,?,?)"
 class StoredCall(Record):
     """One call as it is kept.
 
-    ``request`` is the canonical JSON behind the key. ``reply`` is empty text for every outcome but ``complete``; its
-    token counts hold what a failed call cost. ``seconds`` is the wall-clock time of the call, all tries together.
+    ``request`` is the canonical JSON behind the key. ``reply`` has the text of a complete reply, or what a cut or
+    refused one said so far; its token counts hold what a failed call cost. ``seconds`` is the wall-clock time of the
+    call, all tries together.
     """
 
     key: str

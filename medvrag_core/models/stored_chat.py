@@ -107,18 +107,18 @@ class StoredChat(ChatModel):
         failure: CallError | None = None
         try:
             reply = self._opened().complete(request)
-            # A server may repeat the key of its caller; what is stored here may be published.
-            reply = reply.model_copy(update={"text": without_keys(reply.text, self.settings.key_env)})
         except CallError as error:
             failure, problem, outcome = error, str(error), error.kind
             reply = ReaderReply(
-                text="",
+                text=error.text,
                 finish_reason=error.kind,
                 model=self.settings.model,
                 prompt_tokens=error.prompt_tokens,
                 completion_tokens=error.completion_tokens,
                 attempts=error.attempts,
             )
+        # A server may repeat the key of its caller; what is stored here may be published.
+        reply = reply.model_copy(update={"text": without_keys(reply.text, self.settings.key_env)})
         self.tally["asked"] += 1
         call = StoredCall(
             key=key,
@@ -134,7 +134,7 @@ class StoredChat(ChatModel):
         )
         self.store.put(call)
         if failure is not None:
-            failure.call = key
+            failure.call, failure.text = key, reply.text
             raise failure
         return call
 
@@ -179,5 +179,5 @@ def _told(stored: StoredCall) -> ReaderReply:
     # Problem and way out, as `str` of the error put them together: a replay says what the run said.
     problem, _, way_out = stored.problem.partition(f" [{stored.outcome}]")
     error = CallError(stored.outcome, problem, way_out=way_out.removeprefix("; "), tokens=spent)
-    error.attempts, error.call = stored.reply.attempts, stored.key
+    error.attempts, error.call, error.text = stored.reply.attempts, stored.key, stored.reply.text
     raise error

@@ -45,14 +45,15 @@ class Reader(ABC):
 
 
 def ended_by_model(error: CallError) -> ReaderReply:
-    """What a call comes to that the model itself ended without a text: truncated, refused or empty.
+    """What a call comes to that the model itself ended without a whole reply: truncated, refused or empty.
 
-    The tokens it took are charged. Any other error is raised again.
+    Its text so far is kept for people and is never read as a reply; the tokens it took are charged. Any other error is
+    raised again.
     """
     if not error.final:
         raise error
     return ReaderReply(
-        text="",
+        text=error.text,
         finish_reason=error.kind,
         prompt_tokens=error.prompt_tokens,
         completion_tokens=error.completion_tokens,
