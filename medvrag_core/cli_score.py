@@ -1,0 +1,88 @@
+"""The verb ``medvrag score``: raw replies of any system, or the replies of a run, under the three scorers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from medvrag_core.errors import InputError
+
+if TYPE_CHECKING:
+    from medvrag_core.evaluation.scorers_file import ScoredFile
+    from medvrag_core.evaluation.scorers_report import ScorersReport
+
+
+def score(
+    replies: Annotated[
+        Path | None, typer.Option(help="JSONL: id, reply, options; optional gold, finish_reason, reasoning.")
+    ] = None,
+    scorer: Annotated[str, typer.Option(help="strict (the headline), mirage or lenient.")] = "strict",
+    out: Annotated[Path | None, typer.Option(help="JSONL to write: id, label or null, reason, correct.")] = None,
+    run_: Annotated[Path | None, typer.Option("--run", help="In place of --replies: a run, all three scorers.")] = None,
+    system: Annotated[str, typer.Option(help="Which system of --run.")] = "medvrag",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")] = False,
+) -> None:
+    """Score a file of raw replies, or lay the three scorers side by side on a run.
+
+    Only strict is a result: it takes exactly one option named in the last answer block of a whole reply. mirage
+    behaves as the public MIRAGE script, which gives "A" to what it cannot read; lenient also reads prose. Example:
+
+        medvrag score --replies replies.jsonl --scorer mirage --out scored.jsonl
+    """
+    if run_ is not None:
+        if replies is not None or out is not None:
+            raise InputError("--run does not go with --replies or --out", way_out="give either --run, or the other two")
+        told = _run_report(run_, system)
+        typer.echo(told.model_dump_json(indent=1) if as_json else _side_by_side(told))
+        return
+    if replies is None or out is None:
+        raise InputError("--replies FILE and --out FILE are needed", way_out="or give --run DIR to score a run")
+    from medvrag_core.evaluation.scorers import SCORERS
+    from medvrag_core.evaluation.scorers_file import score_file
+
+    if scorer not in SCORERS:
+        raise InputError(f"--scorer {scorer}: is no scorer", way_out=f"choose one of {', '.join(SCORERS)}")
+    made = score_file(replies, scorer, out)
+    typer.echo(made.model_dump_json(indent=1) if as_json else _file_text(made, out))
+
+
+def _run_report(run: Path, system: str) -> ScorersReport:
+    from medvrag_core.evaluation.scorers_report import scorers_report
+    from medvrag_core.runs.workspace import Workspace
+    from medvrag_core.systems.answering import read_asked, read_traces
+
+    workspace = Workspace(run)
+    asked = read_asked(workspace, system)
+    traces = read_traces(workspace, system, made_by=f"`medvrag run --system {system}` first")
+    if asked:
+        traces = [trace for trace in traces if trace.question.id in set(asked)]
+    return scorers_report(traces, expected=len(asked) or None)
+
+
+def _file_text(made: ScoredFile, out: Path) -> str:
+    reasons = ", ".join(f"{reason} {count}" for reason, count in made.reasons.items())
+    lines = [f"{out}: {made.replies} replies, scorer {made.scorer}"]
+    if made.accuracy is not None:
+        lines.append(f"  right       {made.correct} of {made.with_gold} ({made.accuracy:.2%})")
+    lines.append(f"  unparsed    {made.unparsed} ({made.unparsed_rate:.2%})")
+    lines.append(f"  unfinished  {made.unfinished}, without a reply {made.no_reply}")
+    return "\n".join(lines + ([f"  reasons     {reasons}"] if reasons else []))
+
+
+def _side_by_side(report: ScorersReport) -> str:
+    lines = [
+        f"{report.system} ({report.profile}): {report.n} of {report.expected} questions, errors {report.error_rate:.2%}"
+        + ("" if report.complete else ", INCOMPLETE")
+    ]
+    for name, gap in (("strict", None), ("mirage", report.mirage_gap), ("lenient", report.lenient_gap)):
+        column = getattr(report, name)
+        line = (
+            f"  {name:8} {column.correct}/{report.n} = {column.accuracy:.2%} [{column.low:.2%}, {column.high:.2%}]"
+            f"  unparsed {column.unparsed_rate:.2%}"
+        )
+        lines.append(line if gap is None else f"{line}  {100 * gap:+.2f} points against strict")
+    if report.read_anew_differently:
+        lines.append(f"  {len(report.read_anew_differently)} stored label(s) differ from what strict reads today")
+    return "\n".join(lines)
