@@ -47,7 +47,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in multipletests(list(p_values), method="holm")[1]]
 
 
-def detectable_difference(n: int, discordance: float, *, alpha: float = 0.05, power: float = 0.8) -> float | None:
+def detectable_difference(n: float, discordance: float, *, alpha: float = 0.05, power: float = 0.8) -> float | None:
     """Smallest true difference, in points, that a McNemar test of ``n`` questions finds.
 
     Normal approximation. ``None`` when it would be larger than the discordance itself, which no

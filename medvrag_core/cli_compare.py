@@ -1,0 +1,155 @@
+"""Verbs about differences between arms: one contrast in full, and what a run could find before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medvrag_core.cli_calls import _traces_of
+from medvrag_core.errors import InputError
+from medvrag_core.evaluation.estimands import MIRAGE_SIZES, Arm, SetRule, arm_of, find_set_rule
+from medvrag_core.records import Trace
+from medvrag_core.runs.workspace import Workspace
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
+PlanOption = Annotated[Path | None, typer.Option("--preregistration", help="YAML file of the pre-registration.")]
+
+
+def compare(
+    run_a: Annotated[Path, typer.Argument(help="Folder of a run, or an export of one.")],
+    run_b: Annotated[Path, typer.Argument(help="Folder of a run, or an export of one; may be the same.")],
+    system: Annotated[str, typer.Option(help="Arm A, and arm B unless --other names one.")] = "medvrag",
+    other: Annotated[str | None, typer.Option(help="Arm B.")] = None,
+    also_a: Annotated[list[Path] | None, typer.Option(help="A further run (seed) of arm A; repeatable.")] = None,
+    also_b: Annotated[list[Path] | None, typer.Option(help="A further run (seed) of arm B; repeatable.")] = None,
+    sets: Annotated[str, typer.Option(help="one; prefix (ids as set:id); or a JSON file, set to ids.")] = "one",
+    preregistration: PlanOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two arms in full: counts, both means over sets, intervals, tests, adjusted tests, equivalence.
+
+    Two runs of one system under the same settings are an A/A run and give the flip rate. Example:
+
+        medvrag compare runs/mine runs/mine --system text_rag --other page_single --sets prefix
+    """
+    from medvrag_core.evaluation.contrasts import contrast, registered_contrast
+    from medvrag_core.evaluation.preregistration import read_preregistration
+    from medvrag_core.views.contrast_text import contrast_text
+
+    rule = find_set_rule(sets)
+    registered = read_preregistration(preregistration) if preregistration is not None else None
+    places = ([run_a, *(also_a or [])], [run_b, *(also_b or [])])
+    notes: list[str] = []
+    a, b = (_arm(p, name, rule, notes) for p, name in zip(places, (system, other or system), strict=True))
+    if registered is None:
+        found = contrast(a, b)
+    else:
+        family = registered.content.family_of(a.name, b.name)
+        needed = {arm for pair in registered.content.families.get(family or "", {}).values() for arm in pair}
+        found = registered_contrast(a, b, _others(places, sorted(needed - {a.name, b.name}), rule, notes), registered)
+    found = found.model_copy(
+        update={
+            "source_a": ", ".join(map(str, places[0])),
+            "source_b": ", ".join(map(str, places[1])),
+            "departures": (*found.departures, *notes),
+        }
+    )
+    typer.echo(found.model_dump_json(indent=1) if as_json else contrast_text(found))
+
+
+def plan(
+    power: Annotated[bool, typer.Option("--power", help="Power and smallest detectable differences.")] = False,
+    set_size: Annotated[list[str] | None, typer.Option(help="name=questions; default: the paper's four sets.")] = None,
+    discordance: Annotated[
+        list[float] | None, typer.Option(help="Share of questions on which the arms differ; default 0.06 to 0.20.")
+    ] = None,
+    difference: Annotated[float, typer.Option(help="True difference in points to plan for.")] = 1.0,
+    target: Annotated[float, typer.Option(help="Power wanted.")] = 0.8,
+    alpha: Annotated[float | None, typer.Option(help="Default 0.05, or as registered.")] = None,
+    tests: Annotated[int | None, typer.Option(help="Tests in the family; default 1, or as registered.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of every arm; default 1, or as registered.")] = None,
+    flip_rate: Annotated[float, typer.Option(help="Of an A/A run, as `medvrag compare` prints it.")] = 0.0,
+    preregistration: PlanOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say before a run what it could find.
+
+    Example:
+
+        medvrag plan --power --discordance 0.10 --seeds 3 --flip-rate 0.05
+    """
+    from medvrag_core.evaluation.power import plan_power
+    from medvrag_core.evaluation.preregistration import read_preregistration
+    from medvrag_core.views.contrast_text import power_text
+
+    if not power:
+        raise InputError("nothing to plan", way_out="give --power")
+    registered = read_preregistration(preregistration) if preregistration is not None else None
+    sizes, levels, families = dict(MIRAGE_SIZES), 0.05, 1
+    runs = 1
+    if registered is not None:
+        sizes, levels, runs = registered.content.sets, registered.content.alpha, registered.content.seeds
+        families = max(map(len, registered.content.families.values()))
+    made = plan_power(
+        _sizes(set_size) if set_size else sizes,
+        discordance or [0.06, 0.10, 0.15, 0.20],
+        difference=difference,
+        target=target,
+        alpha=levels if alpha is None else alpha,
+        tests=families if tests is None else tests,
+        seeds=runs if seeds is None else seeds,
+        flips=flip_rate,
+        preregistration=registered.sha256 if registered is not None else "",
+    )
+    typer.echo(made.model_dump_json(indent=1) if as_json else power_text(made))
+
+
+def _arm(places: Sequence[Path], system: str, rule: SetRule, notes: list[str]) -> Arm:
+    """All runs of one arm; what is not whole about them goes into ``notes``."""
+    return arm_of([_asked(place, system, notes) for place in places], rule)
+
+
+def _asked(place: Path, system: str, notes: list[str]) -> list[Trace]:
+    """Traces of the questions asked last; a run folder can hold answers to earlier question files."""
+    from medvrag_core.systems.answering import read_asked
+
+    traces = _traces_of(place, system)
+    asked = set(read_asked(Workspace(place), system)) if place.is_dir() else set()
+    if asked:
+        traces = [trace for trace in traces if trace.question.id in asked]
+        if len(traces) < len(asked):
+            notes.append(f"{place}, {system}: {len(asked) - len(traces)} of {len(asked)} questions have no outcome yet")
+    failed = sum(trace.outcome == "error" for trace in traces)
+    if failed:
+        notes.append(f"{place}, {system}: {failed} questions ended in an error and count as wrong")
+    return traces
+
+
+def _others(
+    places: Sequence[Sequence[Path]], systems: Sequence[str], rule: SetRule, notes: list[str]
+) -> dict[str, Arm]:
+    """Further arms of a family, where all run folders of one side hold them."""
+    from medvrag_core.systems.answering import systems_with_traces
+
+    found: dict[str, Arm] = {}
+    for system in systems:
+        for side in places:
+            if all(place.is_dir() and system in systems_with_traces(Workspace(place)) for place in side):
+                found[system] = _arm(side, system, rule, notes)
+                break
+    return found
+
+
+def _sizes(items: Sequence[str]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for item in items:
+        name, sign, count = item.partition("=")
+        if not (sign and name.strip() and count.strip().isdecimal()):
+            raise InputError(f"--set-size {item}: is not name=questions", way_out="write --set-size medqa=1273")
+        if name.strip() in sizes:
+            raise InputError(f"--set-size {item}: set '{name.strip()}' is given twice")
+        sizes[name.strip()] = int(count)
+    return sizes

@@ -1,0 +1,141 @@
+"""Sign-flip permutation and bootstrap within sets, by drawing counts instead of questions.
+
+A question enters through its set and its difference alone, and with few seeds there are few different values.
+Flipping the signs of m questions with the same absolute difference is a binomial draw, resampling a set is a
+multinomial draw; both have exactly the distribution of the question-wise procedure at a fraction of its work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medvrag_core.evaluation.estimands import Pairs
+
+PERMUTATIONS = 100_000
+"""Draws of the sign-flip test; the smallest p-value it can give is about 1 / 100,000."""
+
+_SAME = 1e-9
+
+
+def sign_flip_p_values(
+    pairs: Pairs, weights: NDArray[np.float64], *, samples: int = PERMUTATIONS, seed: int = 42
+) -> NDArray[np.float64]:
+    """Two-sided p-values of "the arms are exchangeable within every question", shape (estimates,).
+
+    The statistics are weighted sums of the sets' mean differences, all on the same flips. A p-value is
+    ``(hits + 1) / (samples + 1)``, so never 0.
+
+    Parameters
+    ----------
+    pairs : differences by set
+    weights : weight of every set's mean in every estimate, shape (estimates, sets)
+    """
+    d = pairs.differences
+    scale = weights / pairs.sizes
+    differing = d != 0
+    groups = np.stack([pairs.of[differing], np.abs(d[differing])])
+    (of, size), counts = np.unique(groups, axis=1, return_counts=True)
+    steps = scale[:, of.astype(np.intp)] * size
+    ups = np.random.default_rng(seed).binomial(counts, 0.5, size=(samples, len(counts)))
+    drawn = np.abs((2 * ups - counts) @ steps.T)
+    seen = np.abs(weights @ set_means(pairs))
+    hits = (drawn >= seen - _SAME).sum(axis=0)
+    return np.asarray((hits + 1) / (samples + 1), dtype=np.float64)
+
+
+def bootstrap_set_means(pairs: Pairs, *, samples: int, seed: int = 42) -> NDArray[np.float64]:
+    """Mean difference of every set in every resample, shape (samples, sets); sets keep their sizes."""
+    rng = np.random.default_rng(seed)
+    means = np.empty((samples, len(pairs.names)))
+    d = pairs.differences
+    for number, n in enumerate(pairs.sizes):
+        values, counts = np.unique(d[pairs.of == number], return_counts=True)
+        means[:, number] = rng.multinomial(n, counts / n, size=samples) @ values / n
+    return means
+
+
+def percentile_interval(draws: NDArray[np.float64], confidence: float) -> tuple[float, float]:
+    """Percentile bootstrap interval of the draws, shape (samples,)."""
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(draws, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def bca_interval(
+    draws: NDArray[np.float64], pairs: Pairs, weights: NDArray[np.float64], confidence: float
+) -> tuple[float, float]:
+    """Bias-corrected and accelerated interval of a weighted mean of set means.
+
+    The acceleration comes from the influence values of all questions, set by set (Davison and Hinkley 1997, section
+    5.4); the bias counts half of the draws that equal the estimate, since differences of counts are lattice values.
+    Falls back to the percentile interval where either is undefined.
+
+    Parameters
+    ----------
+    draws : the estimate in every resample, shape (samples,)
+    """
+    from scipy.stats import norm
+
+    d = pairs.differences
+    estimate = float((weights * set_means(pairs)).sum())
+    below = ((draws < estimate - _SAME).sum() + (np.abs(draws - estimate) <= _SAME).sum() / 2) / len(draws)
+    influence = (weights / pairs.sizes)[pairs.of] * (d - set_means(pairs)[pairs.of])
+    spread = float((influence**2).sum())
+    if spread == 0 or not 0 < below < 1:
+        return percentile_interval(draws, confidence)
+    acceleration = float((influence**3).sum()) / (6 * spread**1.5)
+    bias = norm.ppf(below)
+    z = bias + norm.ppf([(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(draws, norm.cdf(bias + z / (1 - acceleration * z)))
+    return float(low), float(high)
+
+
+def set_means(pairs: Pairs) -> NDArray[np.float64]:
+    """Mean difference of every set, shape (sets,)."""
+    return np.bincount(pairs.of, weights=pairs.differences, minlength=len(pairs.names)) / pairs.sizes
+
+
+@dataclass(frozen=True)
+class StandardError:
+    """Standard error of an estimate, with its degrees of freedom (Welch and Satterthwaite)."""
+
+    value: float
+    df: float
+
+
+def standard_error(pairs: Pairs, weights: NDArray[np.float64]) -> StandardError:
+    """Stratified standard error of a weighted mean of set means, the question being the unit.
+
+    A set without any difference would have no variance, which its size cannot prove; it gets that of one
+    discordant question.
+    """
+    n = pairs.sizes.astype(float)
+    squares = np.bincount(pairs.of, weights=pairs.differences**2, minlength=len(n))
+    variance = (squares - n * set_means(pairs) ** 2) / np.maximum(n - 1, 1)
+    variance = np.where(variance <= _SAME, 1 / n, variance)
+    parts = weights**2 * variance / n
+    df = parts.sum() ** 2 / (parts**2 / np.maximum(n - 1, 1)).sum()
+    return StandardError(float(np.sqrt(parts.sum())), float(df))
+
+
+def equivalence_p_value(difference: float, error: StandardError, margin: float) -> float:
+    """TOST: p-value of "the true difference is at least ``margin`` away from zero" (all in the same unit).
+
+    The larger of the two one-sided t tests, as in ``statsmodels.stats.weightstats.ttost_paired`` for one set.
+    """
+    from scipy.stats import t
+
+    above = t.sf((difference + margin) / error.value, error.df)
+    below = t.cdf((difference - margin) / error.value, error.df)
+    return float(max(above, below))
+
+
+def t_interval(difference: float, error: StandardError, confidence: float) -> tuple[float, float]:
+    """Symmetric interval from the t distribution."""
+    from scipy.stats import t
+
+    half = float(t.ppf((1 + confidence) / 2, error.df)) * error.value
+    return difference - half, difference + half

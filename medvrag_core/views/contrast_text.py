@@ -1,0 +1,104 @@
+"""One contrast, and the power of a plan, as plain text for the terminal."""
+
+from __future__ import annotations
+
+from medvrag_core.evaluation.contrasts import Contrast, Effect, Verdict
+from medvrag_core.evaluation.power import FlipRate, PowerPlan
+from medvrag_core.views.trace_text import plain
+
+VERDICTS: dict[Verdict, str] = {
+    "difference": "the arms differ",
+    "small_difference": "the arms differ, by less than the margin",
+    "equivalent": "no meaningful difference",
+    "inconclusive": "no evidence either way",
+}
+_NAMES = {"macro": "macro", "question_weighted": "question-weighted"}
+
+
+def contrast_text(found: Contrast) -> str:
+    """Everything a reader needs to judge the contrast."""
+    confidence = f"{1 - found.rules.alpha:.0%}"
+    lines = [
+        f"{found.n:,} questions in {len(found.sets)} set(s), differences in points, positive favors B",
+        f"  A {plain(f'{found.a} {found.source_a}')}, {found.runs_a} run(s)",
+        f"  B {plain(f'{found.b} {found.source_b}')}, {found.runs_b} run(s)",
+        f"  {'':20}{'n':>6}{'A %':>8}{'B %':>8}{'won':>6}{'lost':>6}{'B - A':>8}  {confidence + ' interval':18}{'p':>8}"
+        f"{'adj. p':>8}{'differ':>8}{'MDE80':>7}",
+        *(_row(effect) for effect in (*found.estimates, *found.sets)),
+        f"equivalence within {found.rules.margin:g} point(s), TOST, {1 - 2 * found.rules.alpha:.0%} interval",
+        *(
+            f"  {_name(e):20}p = {_p(e.equivalence_p)} [{e.equivalence_low:+.2f}, {e.equivalence_high:+.2f}]: "
+            f"{VERDICTS[e.verdict]}"
+            for e in found.estimates
+        ),
+        _tests(found),
+    ]
+    if not all(e.agree for e in (*found.estimates, *found.sets)):
+        lines.append("* test and bootstrap disagree about 0; the widest interval is shown")
+    lines += [
+        flips_text(name, flips)
+        for name, flips in (("A", found.flips_a), ("B", found.flips_b), ("A and B (A/A)", found.flips))
+        if flips
+    ]
+    if found.preregistration:
+        lines.append(f"pre-registration sha256 {found.preregistration}")
+    else:
+        lines.append("no pre-registration: exploratory")
+    return "\n".join([*lines, *(f"departure: {plain(text)}" for text in found.departures)])
+
+
+def flips_text(name: str, flips: FlipRate) -> str:
+    """The noise of one arm in a line."""
+    return (
+        f"flips between {flips.runs} runs of {name}: right or wrong {flips.right_or_wrong:.1%} "
+        f"[{flips.low:.1%}, {flips.high:.1%}], label {flips.label:.1%} of {flips.n:,} questions"
+    )
+
+
+def power_text(plan: PowerPlan) -> str:
+    """Power, detectable difference and needed questions, one line an estimand or set and discordance."""
+    lines = [
+        f"{plan.n:,} questions, {plan.seeds} seed(s), flip rate {plan.flip_rate:.1%}, alpha {plan.alpha:g}"
+        + (f" over {plan.tests} tests" if plan.tests > 1 else ""),
+        f"  {'differ':>7}  {'':20}{'n':>6}{'as many as':>12}{f'power for {plan.difference:g}':>14}"
+        f"{f'detectable at {plan.target:.0%}':>20}{'needs':>9}",
+    ]
+    for row in plan.rows:
+        found = "-" if row.detectable is None else f"{row.detectable:.1f}"
+        lines.append(
+            f"  {row.discordance:>7.1%}  {plain(_NAMES.get(row.what, row.what)):20}{row.n:>6,}{row.effective_n:>12,.0f}"
+            f"{row.power:>14.2f}{found:>20}{row.questions_needed:>9,}"
+        )
+    if plan.preregistration:
+        lines.append(f"pre-registration sha256 {plan.preregistration}")
+    return "\n".join(lines)
+
+
+def _row(e: Effect) -> str:
+    interval = f"[{e.low:+.2f}, {e.high:+.2f}]{'' if e.agree else '*'}"
+    found = "-" if e.detectable is None else f"{e.detectable:.1f}"
+    return (
+        f"  {_name(e):20}{e.n:>6,}{100 * e.accuracy_a:>8.2f}{100 * e.accuracy_b:>8.2f}{e.won:>6}{e.lost:>6}"
+        f"{e.difference:>+8.2f}  {interval:18}{_p(e.p_value):>8}{_p(e.p_adjusted):>8}{e.discordance:>8.1%}{found:>7}"
+    )
+
+
+def _name(e: Effect) -> str:
+    return plain(_NAMES.get(e.name, e.name))
+
+
+def _p(p: float) -> str:
+    return "<.0001" if p < 1e-4 else f"{p:.4f}"
+
+
+def _tests(found: Contrast) -> str:
+    single = {"mcnemar": "exact McNemar", "sign_flip": "sign flips of question means"}[found.sets[0].test]
+    if found.family:
+        how = {"holm": "Holm over", "bonferroni": "times the size of", "none": "not adjusted in"}[found.adjustment]
+        adjusted = f"{how} family '{plain(found.family)}' of {found.family_size} contrast(s) for each estimand"
+    else:
+        adjusted = "none for the estimands"
+    return (
+        f"tests: sign flips within sets for the estimands, {single} a set; adjustment: {adjusted}, "
+        f"{found.sets_adjusted_for} test(s) of sets"
+    )

@@ -1,0 +1,175 @@
+"""`medvrag compare` and `medvrag plan` through the entry point, on run folders made of traces."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from medvrag_core import cli
+from medvrag_core.records import Question, Trace
+from medvrag_core.runs.workspace import Workspace
+from medvrag_core.systems.answering import asked_path, trace_path
+
+Run = Callable[..., SimpleNamespace]
+
+
+@pytest.fixture
+def medvrag(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The entry point in this process; what it prints, and its exit code."""
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+
+    def run(*arguments: str | Path) -> SimpleNamespace:
+        monkeypatch.setattr(sys, "argv", ["medvrag", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=ended.value.code, out=out, err=err)
+
+    return run
+
+
+def answered(root: Path, system: str, right: Mapping[str, bool], *, fingerprint: str = "f") -> Path:
+    """A run folder in which a system answered every question right or wrong."""
+    workspace = Workspace(root)
+    for question_id, good in right.items():
+        label = "A" if good else "B"
+        trace = Trace(
+            system=system,
+            profile="test",
+            fingerprint=fingerprint,
+            question=Question(id=question_id, question="?", options={"A": "x", "B": "y"}, answer="A"),
+            rounds=(),
+            outcome="answered",
+            label=label,
+            correct=good,
+            seconds=1.0,
+        )
+        path = trace_path(workspace, system, question_id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(trace.to_json(), encoding="utf-8")
+    return root
+
+
+def outcomes(
+    both: int, won: int, lost: int, neither: int, of: str = "medqa"
+) -> tuple[dict[str, bool], dict[str, bool]]:
+    pairs = [(True, True)] * both + [(False, True)] * won + [(True, False)] * lost + [(False, False)] * neither
+    ids = [f"{of}:{i}" for i in range(len(pairs))]
+    return dict(zip(ids, (a for a, _ in pairs), strict=True)), dict(zip(ids, (b for _, b in pairs), strict=True))
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """One run folder, arms ``text`` and ``pages``, 100 questions of one set and 40 of another."""
+    a, b = outcomes(60, 12, 3, 25)
+    more_a, more_b = outcomes(20, 2, 6, 12, of="mmlu")
+    answered(tmp_path / "run", "text", {**a, **more_a})
+    return answered(tmp_path / "run", "pages", {**b, **more_b})
+
+
+def test_bc40_in_full(medvrag: Run, runs: Path) -> None:
+    done = medvrag("compare", runs, runs, "--system", "text", "--other", "pages", "--sets", "prefix", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    medqa, mmlu = found["sets"]
+    assert (medqa["n"], medqa["won"], medqa["lost"], medqa["difference"]) == (100, 12, 3, 9.0)
+    assert medqa["p_value"] == pytest.approx(0.035, abs=5e-4) and medqa["test"] == "mcnemar"
+    assert 0 < medqa["low"] < 9.0 < medqa["high"]
+    macro, weighted = found["estimates"]
+    assert macro["difference"] == pytest.approx((9 - 10) / 2)
+    assert weighted["difference"] == pytest.approx(100 * 5 / 140)
+    assert mmlu["p_adjusted"] >= mmlu["p_value"]
+    assert found["family"] == "" and not found["same_arm"]
+    text = medvrag("compare", runs, runs, "--system", "text", "--other", "pages", "--sets", "prefix").out
+    for words in ("macro", "question-weighted", "medqa", "exact McNemar", "TOST", "exploratory", "adj. p"):
+        assert words in text
+
+
+def test_one_set_is_the_default(medvrag: Run, runs: Path) -> None:
+    found = json.loads(medvrag("compare", runs, runs, "--system", "text", "--other", "pages", "--json").out)
+    assert [e["name"] for e in found["sets"]] == ["all"]
+    assert found["estimates"][0]["difference"] == found["estimates"][1]["difference"]
+
+
+def test_a_registered_family(medvrag: Run, runs: Path, tmp_path: Path) -> None:
+    b = outcomes(70, 10, 2, 18)[1]
+    more = outcomes(20, 2, 6, 12, of="mmlu")[1]
+    answered(runs, "loop", {**b, **more})
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        yaml.safe_dump(
+            {
+                "title": "t",
+                "registered": "2026-11-30",
+                "sets": {"medqa": 100, "mmlu": 41},
+                "arms": {"text": "", "pages": "", "loop": ""},
+                "families": {"components": {"modality": ["text", "pages"], "iteration": ["pages", "loop"]}},
+                "exclusions": "none",
+                "stopping": "one run",
+            }
+        )
+    )
+    arguments = ("compare", runs, runs, "--system", "text", "--other", "pages", "--sets", "prefix")
+    found = json.loads(medvrag(*arguments, "--preregistration", plan, "--json").out)
+    assert (found["family"], found["adjustment"], found["family_size"]) == ("components", "holm", 2)
+    assert found["preregistration"] == sha256(plan.read_bytes()).hexdigest()
+    assert found["departures"] == ["40 questions of set 'mmlu', 41 registered"]
+    text = medvrag(*arguments, "--preregistration", plan).out
+    assert sha256(plan.read_bytes()).hexdigest() in text and "departure: 40 questions" in text
+    planned = json.loads(medvrag("plan", "--power", "--preregistration", plan, "--json").out)
+    assert (planned["tests"], planned["sets"]) == (2, {"medqa": 100, "mmlu": 41})
+
+
+def test_an_aa_run_and_seeds(medvrag: Run, tmp_path: Path) -> None:
+    first, second = outcomes(150, 6, 4, 40)
+    a, again = answered(tmp_path / "a", "medvrag", first), answered(tmp_path / "b", "medvrag", second)
+    found = json.loads(medvrag("compare", a, again, "--json").out)
+    assert found["same_arm"] and found["flips"]["right_or_wrong"] == 0.05
+    assert "flips between 2 runs of A and B (A/A): right or wrong 5.0%" in medvrag("compare", a, again).out
+    other = answered(tmp_path / "c", "text", second)
+    seeds = json.loads(
+        medvrag("compare", other, a, "--system", "text", "--other", "medvrag", "--also-b", again, "--json").out
+    )
+    assert (seeds["runs_a"], seeds["runs_b"], seeds["flips_a"]) == (1, 2, None)
+    assert seeds["sets"][0]["test"] == "sign_flip" and seeds["flips_b"]["right_or_wrong"] == 0.05
+
+
+def test_what_is_missing_is_told(medvrag: Run, tmp_path: Path) -> None:
+    first, second = outcomes(3, 1, 1, 1)
+    a, b = answered(tmp_path / "a", "medvrag", first), answered(tmp_path / "b", "medvrag", second)
+    for run in (a, b):
+        asked_path(Workspace(run), "medvrag").write_text(json.dumps([*first, "medqa:99"]))
+    found = json.loads(medvrag("compare", a, b, "--json").out)
+    assert [note.endswith("1 of 7 questions have no outcome yet") for note in found["departures"]] == [True, True]
+
+
+def test_faults_are_one_sentence(medvrag: Run, runs: Path, tmp_path: Path) -> None:
+    short = answered(tmp_path / "short", "pages", {"medqa:0": True})
+    both = ("--system", "text", "--other", "pages")
+    for arguments, words in (
+        (("compare", runs, short, *both), "only 'text' answered"),
+        (("compare", runs, runs, "--system", "nothing"), "no trace of system 'nothing'"),
+        (("compare", runs, runs, *both, "--sets", tmp_path / "none.json"), "no such file"),
+        (("compare", runs, runs, *both, "--preregistration", tmp_path / "none.yaml"), "no such file"),
+        (("plan",), "give --power"),
+        (("plan", "--power", "--set-size", "medqa"), "is not name=questions"),
+        (("plan", "--power", "--discordance", "0.001"), "cannot come from a discordance"),
+    ):
+        done = medvrag(*arguments)
+        assert done.code == 2 and words in done.err and len(done.err.strip().splitlines()) == 1, done.err
+
+
+def test_power_of_the_papers_sets(medvrag: Run) -> None:
+    made = json.loads(medvrag("plan", "--power", "--discordance", "0.10", "--json").out)
+    powers = {row["what"]: round(row["power"], 2) for row in made["rows"]}
+    assert (powers["question_weighted"], powers["macro"]) == (0.76, 0.52)
+    text = medvrag("plan", "--power").out
+    assert "7,045 questions" in text and "question-weighted" in text
