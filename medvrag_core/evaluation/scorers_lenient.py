@@ -36,7 +36,7 @@ _ANSWER_TAG = re.compile(r"<\s{0,4}(/?)\s{0,4}answer\s{0,4}>", re.IGNORECASE)
 
 _WORD_AFTER = r"(?!['’\w])(?!\s+(?!(?:because|since|as|is|due|based|given|which|and|or|but)\b)[a-z0-9])"
 _LETTER = rf"(?:[B-HJ-Z](?!['’\w])|[AI]{_WORD_AFTER}|\d{{1,2}}(?![\w.%]))"
-_STATES = r"""["'*_]{0,4}\s{0,4}(?:(?:is|would\ be|should\ be|must\ be)\b\s{0,4}:?|[:=]|[-–]\s)"""
+_STATES = r"""["'*_]{0,4}\s{0,4}(?:(?:is|(?:would|should|must|seems\ to)\ be)\b\s{0,4}:?|[:=]|[-–]\s)"""
 _CUE = re.compile(
     rf"""
     \banswer(?:[ _]choice)?(?:\ to\ (?:the|this)\ question)?{_STATES}
@@ -51,6 +51,7 @@ _LETTER_FIRST = re.compile(
     r"(?:correct|right|(?:best|(?:most\s)?(?:likely|appropriate))\s(?:answer|option|choice))\b"
 )
 _OPENING = re.compile(
+    r"(?:(?:definitely|clearly|probably|(?:most\s)?likely|therefore|thus)[\s,:]{1,3})?"
     r"[\s*_`$\"'“‘(\[{]{0,12}(?:\\(?:text|textbf|mathbf|mathrm)\s{0,2}\{)?(?:(?:the\s)?(?:option|choice|letter)\s{1,2})?"
     rf"[*_(\"'\[]{{0,4}}(?P<letter>{_LETTER})",
     re.IGNORECASE,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.evaluation.scorers import SCORERS, ReplyToScore, could_not_read, score_reply
@@ -227,6 +228,8 @@ def test_several_or_denied_labels_in_prose(text: str, label: str | None) -> None
         ("The answer is renal failure, given the creatinine.", "C"),
         ("Therefore, option C is the most likely answer.", "C"),
         ("I'd go with option D.", "D"),
+        ("The answer is most likely (D).", "D"),
+        ("The best choice seems to be D", "D"),
         ("<answer>B", "B"),
     ],
 )
@@ -278,6 +281,7 @@ PIECES = [*"ABCDEaI .,:/()\n*<>\"'", "answer", "<answer>", "</answer>", "<think>
 WILD = st.lists(st.sampled_from(PIECES) | st.characters(exclude_categories=["Cs"]), max_size=30).map("".join)
 
 
+@settings(deadline=None)
 @given(WILD, st.sampled_from([None, "stop", "length", "content_filter"]), st.sampled_from([FOUR, YES_NO, TEN]))
 def test_a_label_is_an_option_and_no_label_has_a_reason(text: str, finish: str | None, options: dict[str, str]) -> None:
     for name in SCORERS:
@@ -290,6 +294,7 @@ def test_a_label_is_an_option_and_no_label_has_a_reason(text: str, finish: str |
         assert score_reply(reply, name) == scored
 
 
+@settings(deadline=None)
 @given(WILD)
 def test_strict_is_the_parser_of_the_loop_and_lenient_only_adds(text: str) -> None:
     parsed = parse_reply(text, FOUR, must_answer=True)
@@ -298,7 +303,40 @@ def test_strict_is_the_parser_of_the_loop_and_lenient_only_adds(text: str) -> No
         assert lenient(text) == (parsed.label, "")
 
 
+@settings(deadline=None)
 @given(WILD, st.sampled_from(sorted(FOUR)))
 def test_look_alikes_and_wrappers_never_make_strict_say_another_letter(noise: str, label: str) -> None:
     said = strict(f"<answer>{noise.replace('<', '').replace('>', '')}</answer><answer>**{label}**</answer>")
     assert said == (label, "")
+
+
+UNITS = [
+    "<answer>",
+    "<answer>A ",
+    "<answer>x</answer>",
+    "answer is ",
+    "Answer: A or ",
+    "A is the ",
+    "not ",
+    "&lt;",
+    "\\boxed{",
+    "option ",
+    ": ",
+]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_time_grows_no_faster_than_length(unit: str, scorer: Any) -> None:
+    """Ten times the reply in far less than the hundred times of a quadratic reader."""
+
+    def seconds(length: int) -> float:
+        reply = ReplyToScore(id="q", reply=(unit * (length // len(unit) + 1))[:length], options=FOUR)
+        taken = []
+        for _ in range(3):
+            start = time.perf_counter()
+            score_reply(reply, scorer)
+            taken.append(time.perf_counter() - start)
+        return max(min(taken), 1e-3)
+
+    assert seconds(100_000) < 50 * seconds(10_000)

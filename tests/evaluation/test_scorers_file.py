@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.errors import InputError
@@ -154,6 +154,7 @@ def test_memory_does_not_grow_with_the_texts(tmp_path: Path) -> None:
     assert peak < source.stat().st_size / 3
 
 
+@settings(deadline=None)
 @given(
     replies=st.lists(
         st.tuples(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.evaluation.mirage_rule import mirage_letter, mirage_letters
@@ -131,6 +131,7 @@ def _after(text: str, cues: tuple[str, ...], *, blanks: bool = False) -> Iterato
 PIECES = st.sampled_from([*'ABCDEa :/,."\n', " or ", " and ", "option ", "Option ", '"answer_choice": "', "Because"])
 
 
+@settings(deadline=None)
 @given(st.lists(PIECES, max_size=8).map("".join))
 def test_the_rule_agrees_with_a_slow_reading_of_it(reply: str) -> None:
     letter, found = mirage_letter(reply)
