@@ -148,7 +148,7 @@ def traces_table(traces: Sequence[Trace]) -> HtmlTable:
             "right" if t.correct else "wrong",
             len(t.rounds),
             f"{_found(t)} of {len(t.question.gold_pages)}",
-            Number(seconds(t.seconds)),
+            Number(seconds(t.seconds)) if t.seconds else "-",
         ]
         for t in traces
     ]

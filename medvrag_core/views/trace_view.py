@@ -13,7 +13,7 @@ from pathlib import Path
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.taxonomy import page_of
-from medvrag_core.records import MemoryBank, Question, Round, ShardDecision, StageTime, Trace
+from medvrag_core.records import MemoryBank, Question, ReaderReply, Round, SeenPage, ShardDecision, StageTime, Trace
 from medvrag_core.views.markup import escape
 from medvrag_core.views.pages import page_thumbnail
 from medvrag_core.views.tables import seconds
@@ -86,15 +86,17 @@ class TraceView:
             return '<p class="meta">None: this system shows the reader no page.</p>'
         stage1 = {hit.page_id: hit for hit in round_.stage1}
         gold = set(self.trace.question.gold_pages)
+        seen = {page.page_id: page for page in round_.reply.seen}
         cards = []
         for place, shown in enumerate(round_.shown, start=1):
             page = page_of(shown)
             hit = stage1.get(shown) or stage1.get(page)
             rank = f"<br>Stage 1: rank {hit.rank}, score {hit.score:.3f}" if hit else ""
+            sent = f"<br>{_sent(seen[page])}" if page in seen else ""
             mark = '<br><span class="tag good">gold page</span>' if page in gold else ""
             cards.append(
                 f'<figure class="page{" is-gold" if page in gold else ""}" tabindex="0">{self._image(page)}'
-                f"<figcaption><b>{place}. {escape(shown)}</b>{rank}{mark}</figcaption></figure>"
+                f"<figcaption><b>{place}. {escape(shown)}</b>{rank}{sent}{mark}</figcaption></figure>"
             )
         return f'<div class="pages">{"".join(cards)}</div>'
 
@@ -112,6 +114,13 @@ class TraceView:
         except (InputError, KeyError):
             return blank
         return f'<img src="{uri}" alt="Page {escape(page_id)}">'
+
+
+def _sent(page: SeenPage) -> str:
+    """How a page reached the model: pixels and visual tokens of its image, or its text."""
+    if not page.width:
+        return f"sent as text, {page.tokens:,} tokens"
+    return f"sent at {page.width} × {page.height}, {page.tokens:,} tokens"
 
 
 def _style(rounds: int) -> str:
@@ -138,7 +147,8 @@ def _header(trace: Trace) -> str:
         verdict = f'<span class="tag bad">{escape(trace.outcome)}{reason}</span>'
     meta = (
         f"{escape(question.id)} · system {escape(trace.system)} · profile {escape(trace.profile)} · "
-        f"{len(trace.rounds)} round{'s' * (len(trace.rounds) != 1)} · {seconds(trace.seconds)}"
+        f"{len(trace.rounds)} round{'s' * (len(trace.rounds) != 1)} · "
+        f"{seconds(trace.seconds) if trace.seconds else 'not timed'}"
     )
     return (
         f'<p class="meta">{meta}</p><h4 class="question" dir="auto">{escape(question.question)}</h4>'
@@ -208,12 +218,17 @@ def _reply(round_: Round) -> str:
     else:
         read = f'<span class="tag bad">not readable: {escape(parsed.reason or "no reason stored")}</span>'
     notes = f'<p dir="auto">{escape(parsed.notes)}</p>' if parsed.notes else ""
-    reply = round_.reply
+    second = _as_written("Query written without the options", round_.refinement) if round_.refinement else ""
+    written = _as_written("Reply as written", round_.reply)
+    return f"<p>The reader {read}</p>{notes}{_list(parsed.findings)}{written}{second}"
+
+
+def _as_written(title: str, reply: ReaderReply) -> str:
     model = f"{escape(reply.model)}, " if reply.model else ""
     meta = f"{model}{reply.prompt_tokens} + {reply.completion_tokens} tokens, finish {escape(reply.finish_reason)}"
+    flags = "".join(f' <span class="tag bad">{escape(flag)}</span>' for flag in reply.flags)
     return (
-        f"<p>The reader {read}</p>{notes}{_list(parsed.findings)}"
-        f'<details><summary>Reply as written</summary><p class="meta">{meta}</p>'
+        f'<details><summary>{escape(title)}</summary><p class="meta">{meta}{flags}</p>'
         f'<pre tabindex="0" dir="auto">{escape(reply.text)}</pre></details>'
     )
 
