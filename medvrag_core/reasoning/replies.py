@@ -41,6 +41,7 @@ _LABEL_AND_TEXT = re.compile(
     r"^[(\[*_\s]{0,6}([A-Za-z]|\d{1,2})[*_]{0,3}\s{0,3}(?:[)\].:]|[-–—](?=\s))[*_]{0,3}\s*(\S.*)$", re.S
 )
 _TEXT_AND_LABEL = re.compile(r"^(\S.*?)\s*[(\[]([A-Za-z]|\d{1,2})[)\]][.\s]*$", re.S)
+_DENIAL = re.compile(r"\b(?:wrong|incorrect|false|untrue|(?:ruled|rule) out|excluded|unlikely|unsupported)\b", re.I)
 _NEGATION = re.compile(r"\b(?:not|neither|nor|never|cannot|except|isn't|rather than|instead of)\b", re.I)
 
 
@@ -156,9 +157,16 @@ def _label_with_text(content: str, options: Mapping[str, str], labels: Mapping[s
             return labels[label], ""
         if any(rest == _plain(text) for text in options.values()):
             return None, "several_labels"
+        if _denies(rest) and not _denies(_plain(options[labels[label]])):
+            return None, "negated"
         if label_group == 1 and not (_labels_in(found.group(text_group), labels, strict=True) - {labels[label]}):
             return labels[label], ""
     return None, "several_labels" if len(named) > 1 else "not_an_option"
+
+
+def _denies(text: str) -> bool:
+    """Whether a text says that something is not so; an option of which this is true may be answered with its text."""
+    return bool(_NEGATION.search(text.replace("’", "'")) or _DENIAL.search(text))
 
 
 def _labels_in(text: str, labels: Mapping[str, str], *, strict: bool = False) -> set[str]:

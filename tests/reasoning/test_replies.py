@@ -303,3 +303,16 @@ def test_time_grows_no_faster_than_length(unit: str, length: int) -> None:
     """Ten times the reply, up to 10 MB, in far less than the hundred times of a quadratic reader."""
     for short, long in zip(long_replies(unit, length), long_replies(unit, 10 * length), strict=True):
         assert time_of(lambda: parse_reply(long, FOUR)) < 40 * time_of(lambda: parse_reply(short, FOUR))  # noqa: B023
+
+
+@pytest.mark.parametrize(
+    "content", ["B) isn't right", "B) isn’t right", "B) is wrong", "B. Not hearing loss", "A - not supported"]
+)
+def test_a_label_that_is_denied_is_no_answer(content: str) -> None:
+    reply = parse_reply(f"<answer>{content}</answer>", {"A": "hearing loss", "B": "retinal toxicity"})
+    assert (reply.label, reply.reason) == (None, "negated")
+
+
+def test_an_option_that_denies_something_may_be_answered_in_other_words() -> None:
+    options = {"A": "No dose adjustment is needed", "B": "The dose is not changed"}
+    assert parse_reply("<answer>B) the dose is never changed</answer>", options).label == "B"
