@@ -42,6 +42,7 @@ def compare(
     rule = find_set_rule(sets)
     registered = read_preregistration(preregistration) if preregistration is not None else None
     places = ([run_a, *(also_a or [])], [run_b, *(also_b or [])])
+    _refuse_repeats([(p.resolve(), n) for side, n in zip(places, (system, other or system), strict=True) for p in side])
     notes: list[str] = []
     a, b = (_arm(p, name, rule, notes) for p, name in zip(places, (system, other or system), strict=True))
     if registered is None:
@@ -107,6 +108,13 @@ def plan(
     typer.echo(made.model_dump_json(indent=1) if as_json else power_text(made))
 
 
+def _refuse_repeats(runs: Sequence[tuple[Path, str]]) -> None:
+    """A run compared with itself would show a noise of zero."""
+    for number, (place, name) in enumerate(runs):
+        if (place, name) in runs[:number]:
+            raise InputError(f"{place}: the run of '{name}' is given twice", way_out="give each run once, or --other")
+
+
 def _arm(places: Sequence[Path], system: str, rule: SetRule, notes: list[str]) -> Arm:
     """All runs of one arm; what is not whole about them goes into ``notes``."""
     return arm_of([_asked(place, system, notes) for place in places], rule)
@@ -114,10 +122,15 @@ def _arm(places: Sequence[Path], system: str, rule: SetRule, notes: list[str]) -
 
 def _asked(place: Path, system: str, notes: list[str]) -> list[Trace]:
     """Traces of the questions asked last; a run folder can hold answers to earlier question files."""
+    from medvrag_core.evaluation.outcomes import read_outcomes
     from medvrag_core.systems.answering import read_asked
 
-    traces = _traces_of(place, system)
-    asked = set(read_asked(Workspace(place), system)) if place.is_dir() else set()
+    asked: set[str] = set()
+    if place.is_dir():
+        traces = read_outcomes(Workspace(place), system, made_by=f"`medvrag run --system {system}` first")
+        asked = set(read_asked(Workspace(place), system))
+    else:
+        traces = _traces_of(place, system)
     if asked:
         traces = [trace for trace in traces if trace.question.id in asked]
         if len(traces) < len(asked):

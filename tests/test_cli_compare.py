@@ -156,9 +156,11 @@ def test_faults_are_one_sentence(medvrag: Run, runs: Path, tmp_path: Path) -> No
     both = ("--system", "text", "--other", "pages")
     for arguments, words in (
         (("compare", runs, short, *both), "only 'text' answered"),
-        (("compare", runs, runs, "--system", "nothing"), "no trace of system 'nothing'"),
+        (("compare", runs, short, "--system", "nothing"), "no trace of system 'nothing'"),
         (("compare", runs, runs, *both, "--sets", tmp_path / "none.json"), "no such file"),
         (("compare", runs, runs, *both, "--preregistration", tmp_path / "none.yaml"), "no such file"),
+        (("compare", runs, runs, "--system", "text"), "given twice"),
+        (("compare", runs, short, *both, "--also-a", runs), "given twice"),
         (("plan",), "give --power"),
         (("plan", "--power", "--set-size", "medqa"), "is not name=questions"),
         (("plan", "--power", "--discordance", "0.001"), "cannot come from a discordance"),
