@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from medvrag_core import cli_calls, cli_compare, cli_score
+from medvrag_core import cli_audit, cli_calls, cli_compare, cli_score
 from medvrag_core.errors import InputError, MedvragError, NotBuiltError
 from medvrag_core.models.secrets import refuse_keys
 from medvrag_core.records import Question
@@ -34,9 +34,10 @@ app.add_typer(book, name="book")
 app.add_typer(cli_calls.calls, name="calls")
 app.command("replay")(cli_calls.replay)
 app.command("diff")(cli_calls.diff)
+app.command("score")(cli_score.score)
+app.command("audit")(cli_audit.audit)
 app.command("compare")(cli_compare.compare)
 app.command("plan")(cli_compare.plan)
-app.command("score")(cli_score.score)
 
 SourceOption = Annotated[Path | None, typer.Option(help="Folder of PDFs (searched in depth).")]
 ProfileOption = Annotated[str | None, typer.Option(help="Profile name or YAML file. Default: the run's own, else cpu.")]
