@@ -19,6 +19,7 @@ from medvrag_core.evaluation.resampling import (
     bca_interval,
     bootstrap_set_means,
     equivalence_p_value,
+    has_a_set_without_spread,
     percentile_interval,
     set_means,
     sign_flip_p_values,
@@ -51,7 +52,9 @@ class Effect(Record):
     won: int = Field(description="questions on which b is right in a larger share of its runs than a")
     lost: int
     difference: float
-    low: float = Field(description="BCa bootstrap within sets; widened where it contradicts the test")
+    low: float = Field(
+        description="BCa bootstrap within sets; widened where it contradicts the test or a set has no spread"
+    )
     high: float
     test: Literal["mcnemar", "sign_flip"]
     p_value: float
@@ -223,10 +226,12 @@ def _effect(
     error = standard_error(pairs, weights)
     low, high = bca_interval(draws, pairs, weights, confidence)
     agree = (p_value < rules.alpha) == (not low <= 0 <= high)
-    if not agree:
-        # The wider of the answers is reported, so that no finding rests on the choice of a method.
+    if not agree or has_a_set_without_spread(pairs):
+        # The wider of the answers is reported, so that no finding rests on the choice of a method, and so that a few
+        # questions without a difference, of which no resample shows one either, do not look like certainty.
         others = (percentile_interval(draws, confidence), t_interval(estimate, error, confidence))
         low, high = min(low, *(i[0] for i in others)), max(high, *(i[1] for i in others))
+        low, high = max(low, -1.0), min(high, 1.0)
     close = t_interval(estimate, error, 1 - 2 * rules.alpha)
     sizes = pairs.sizes
     spread = np.bincount(pairs.of, weights=d**2, minlength=len(sizes)) / sizes

@@ -113,12 +113,22 @@ def standard_error(pairs: Pairs, weights: NDArray[np.float64]) -> StandardError:
     discordant question.
     """
     n = pairs.sizes.astype(float)
-    squares = np.bincount(pairs.of, weights=pairs.differences**2, minlength=len(n))
-    variance = (squares - n * set_means(pairs) ** 2) / np.maximum(n - 1, 1)
+    variance = _variances(pairs)
     variance = np.where(variance <= _SAME, 1 / n, variance)
     parts = weights**2 * variance / n
     df = parts.sum() ** 2 / (parts**2 / np.maximum(n - 1, 1)).sum()
     return StandardError(float(np.sqrt(parts.sum())), float(df))
+
+
+def has_a_set_without_spread(pairs: Pairs) -> bool:
+    """Whether all questions of some set have one difference, so that resampling it shows no uncertainty."""
+    return bool((_variances(pairs) <= _SAME).any())
+
+
+def _variances(pairs: Pairs) -> NDArray[np.float64]:
+    n = pairs.sizes.astype(float)
+    squares = np.bincount(pairs.of, weights=pairs.differences**2, minlength=len(n))
+    return np.asarray((squares - n * set_means(pairs) ** 2) / np.maximum(n - 1, 1), dtype=np.float64)
 
 
 def equivalence_p_value(difference: float, error: StandardError, margin: float) -> float:

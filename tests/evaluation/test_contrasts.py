@@ -192,6 +192,15 @@ def test_verdicts_tell_no_evidence_from_evidence_of_no_effect() -> None:
     assert verdict(6900, 50, 20, 30) == "small_difference"
 
 
+def test_no_difference_on_a_few_questions_is_no_certainty() -> None:
+    few, many = (contrast(*arms_of({"s": (n, 0, 0, n)}), QUICK).estimates[0] for n in (2, 2000))
+    assert few.low < -30 and few.high > 30 and few.verdict == "inconclusive"
+    assert -0.1 < many.low < 0 < many.high < 0.1 and many.verdict == "equivalent"
+    # One small set without a difference beside a large one must not lend the mean its certainty.
+    macro = contrast(*arms_of({"small": (3, 0, 0, 3), "large": (900, 30, 30, 40)}), QUICK).estimates[0]
+    assert macro.high - macro.low > 15
+
+
 def test_arms_on_other_questions_are_refused() -> None:
     a = arm("a", ["s"] * 4, [1, 1, 0, 0])
     with pytest.raises(InputError, match=r"only 'a' answered s:00003"):
