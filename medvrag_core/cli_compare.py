@@ -74,6 +74,7 @@ def plan(
     seeds: Annotated[int | None, typer.Option(help="Runs of every arm; default 1, or as registered.")] = None,
     flip_rate: Annotated[float, typer.Option(help="Of an A/A run, as `medvrag compare` prints it.")] = 0.0,
     preregistration: PlanOption = None,
+    template: Annotated[bool, typer.Option("--template", help="Print a pre-registration to fill in.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say before a run what it could find.
@@ -82,25 +83,28 @@ def plan(
 
         medvrag plan --power --discordance 0.10 --seeds 3 --flip-rate 0.05
     """
+    from medvrag_core.evaluation import preregistration as plans
     from medvrag_core.evaluation.power import plan_power
-    from medvrag_core.evaluation.preregistration import read_preregistration
     from medvrag_core.views.contrast_text import power_text
 
+    if template:
+        typer.echo(plans.template(), nl=False)
+        return
     if not power:
         raise InputError("nothing to plan", way_out="give --power")
-    registered = read_preregistration(preregistration) if preregistration is not None else None
-    sizes, levels, families = dict(MIRAGE_SIZES), 0.05, 1
-    runs = 1
+    registered = plans.read_preregistration(preregistration) if preregistration is not None else None
+    sizes, level, runs, family = MIRAGE_SIZES, 0.05, 1, 1
     if registered is not None:
-        sizes, levels, runs = registered.content.sets, registered.content.alpha, registered.content.seeds
-        families = max(map(len, registered.content.families.values()))
+        content = registered.content
+        sizes, level, runs = content.sets, content.alpha, content.seeds
+        family = max(map(len, content.families.values()))
     made = plan_power(
         _sizes(set_size) if set_size else sizes,
         discordance or [0.06, 0.10, 0.15, 0.20],
         difference=difference,
         target=target,
-        alpha=levels if alpha is None else alpha,
-        tests=families if tests is None else tests,
+        alpha=level if alpha is None else alpha,
+        tests=family if tests is None else tests,
         seeds=runs if seeds is None else seeds,
         flips=flip_rate,
         preregistration=registered.sha256 if registered is not None else "",

@@ -13,9 +13,12 @@ import pytest
 import yaml
 
 from medvrag_core import cli
+from medvrag_core.evaluation.estimands import MIRAGE_SIZES
+from medvrag_core.evaluation.preregistration import read_preregistration
 from medvrag_core.records import Question, Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import asked_path, trace_path
+from medvrag_core.systems.base import catalog
 
 Run = Callable[..., SimpleNamespace]
 
@@ -175,3 +178,13 @@ def test_power_of_the_papers_sets(medvrag: Run) -> None:
     assert (powers["question_weighted"], powers["macro"]) == (0.76, 0.52)
     text = medvrag("plan", "--power").out
     assert "7,045 questions" in text and "question-weighted" in text
+
+
+def test_the_template_is_a_plan_of_known_systems(medvrag: Run, tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(medvrag("plan", "--template").out, encoding="utf-8")
+    plan = read_preregistration(path).content
+    assert plan.arms.keys() <= catalog().keys()
+    assert plan.sets == MIRAGE_SIZES
+    made = json.loads(medvrag("plan", "--power", "--preregistration", path, "--json").out)
+    assert (made["tests"], made["n"], made["preregistration"]) == (3, 7045, sha256(path.read_bytes()).hexdigest())

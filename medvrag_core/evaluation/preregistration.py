@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from hashlib import sha256
+from importlib import resources
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ from medvrag_core.evaluation.estimands import ESTIMANDS, Estimand
 from medvrag_core.records import Record, describe_validation_error
 
 _LARGEST = 1_000_000
-_WAY_OUT = "see medvrag_core/evaluation/preregistration.py for the fields"
+_WAY_OUT = "`medvrag plan --template` prints one to fill in"
 
 
 class Preregistration(Record):
@@ -92,6 +93,11 @@ def read_preregistration(path: Path) -> Registered:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid YAML ({' '.join(str(error).split())[:200]})", way_out=_WAY_OUT) from None
     return Registered(sha256=sha256(raw).hexdigest(), content=content)
+
+
+def template() -> str:
+    """A pre-registration of the paper's three components, to fill in."""
+    return (resources.files("medvrag_core.evaluation") / "preregistration.yaml").read_text(encoding="utf-8")
 
 
 class _OneKeyOnceLoader(yaml.SafeLoader):
