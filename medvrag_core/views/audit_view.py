@@ -182,4 +182,5 @@ def _step(row: StepRow, name: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    # A single letter is a symbol, such as p, and stays as it is.
+    return text if text[1:2] == " " else text[:1].upper() + text[1:]

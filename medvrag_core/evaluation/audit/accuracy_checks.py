@@ -92,7 +92,7 @@ def grim_checks(paper: Paper) -> list[Finding]:
         found.append(
             decide(
                 f"grim-{name}", "possible accuracies", f"{paper.table.name}, {paper.where('seeds')}",
-                f"accuracies on {n} questions of {name}, {runs} run(s)",
+                f"accuracies on {n} questions of {name}, {runs} run{'s' if runs > 1 else ''}",
                 ok=not bad,
                 arithmetic=f"steps of 100 / {n * runs} = {100 / (n * runs):.3f} points{telling}"
                 + (f"; {near}" if near else "") + nowhere,

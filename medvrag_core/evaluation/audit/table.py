@@ -15,7 +15,7 @@ from medvrag_core.records import Record
 
 AVERAGE_COLUMNS = ("average", "avg", "avg.", "mean")
 SIZE_ROWS = ("n", "size", "sizes", "questions")
-LARGEST_TABLE_BYTES = 5_000_000
+LARGEST_TABLE_BYTES = 200_000
 
 
 class ArmRow(Record):
