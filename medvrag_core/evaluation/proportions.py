@@ -42,8 +42,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     from statsmodels.stats.multitest import multipletests
 
-    if not p_values:
-        return []
+    if len(p_values) < 2:
+        return list(p_values)
     return [float(p) for p in multipletests(list(p_values), method="holm")[1]]
 
 

@@ -105,7 +105,7 @@ def test_answers_published_with_mirage(shared_data: Path) -> None:
 cells = st.tuples(*[st.integers(0, 9)] * 3, st.integers(1, 9))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.dictionaries(st.sampled_from("xyz"), cells, min_size=1, max_size=3))
 def test_a_contrast_is_antisymmetric_and_adds_up(counts: dict[str, Counts]) -> None:
     a, b = arms_of(counts)
