@@ -90,7 +90,7 @@ def steps_table(made: Sequence[StepRow], *, caption: str = "") -> HtmlTable:
     return HtmlTable(["step", *sets, "mean of sets", "mean of questions"], rows, caption=caption)
 
 
-def tests_table(tests: Sequence[StepTest], *, caption: str = "") -> HtmlTable:
+def p_values_table(tests: Sequence[StepTest], *, caption: str = "") -> HtmlTable:
     """p-values by assumed discordance: exact by set, Holm-adjusted for the two means."""
     sets = list(dict.fromkeys(name for test in tests for name in test.by_set))
     rows = [

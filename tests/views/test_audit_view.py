@@ -44,7 +44,7 @@ def test_names_from_a_table_are_escaped_everywhere() -> None:
     )  # fmt: skip
     pages = [
         audit_view.findings_table([finding]), audit_view.holding_table([finding]), audit_view.derived_table([finding]),
-        audit_view.grim_table(grim_cells(table)), audit_view.steps_table(made), audit_view.tests_table(tests),
+        audit_view.grim_table(grim_cells(table)), audit_view.steps_table(made), audit_view.p_values_table(tests),
     ]  # fmt: skip
     assert all("<img" not in page.html and "&lt;img" in page.html for page in pages)
     for figure in (audit_view.weighting_figure(made), audit_view.significance_figure(tests)):
