@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
 from statsmodels.stats.proportion import proportion_confint
@@ -76,6 +76,7 @@ def test_holm_of_a_family_of_two() -> None:
     assert holm([]) == []
 
 
+@settings(max_examples=25, deadline=None)  # statsmodels collects garbage in every call
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values: list[float]) -> None:
     adjusted = holm(p_values)
