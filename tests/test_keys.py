@@ -133,10 +133,14 @@ def test_a_run_that_fails_and_one_that_succeeds_leave_no_key(
     assert "try 1" in failed.stderr and "Traceback" not in failed.stderr
     require_no_key(run.root, failed.stdout + failed.stderr)
     chaos.control(faults=["500", "sse_400"])
+    refused = start()
+    assert refused.returncode == 3, "a filter call that the server refused leaves the run incomplete"
     done = start()
     assert done.returncode == 0, done.stderr
     assert seen(chaos) == {f"Bearer {CANARY}", f"Bearer {OTHER}"}
-    require_no_key(tmp_path, done.stdout + done.stderr, unpacked(run, tmp_path / "calls.xz"))
+    require_no_key(
+        tmp_path, refused.stdout + refused.stderr, done.stdout + done.stderr, unpacked(run, tmp_path / "calls.xz")
+    )
 
 
 def test_a_key_that_a_cut_would_halve_is_removed_whole() -> None:
@@ -172,6 +176,7 @@ def test_a_chapter_that_fails_and_one_that_passes_leave_no_key(
     notebooks = tmp_path / "notebooks"
     notebooks.mkdir()
     shutil.copy(REPO / "notebooks" / "04_reasoning_loop.ipynb", notebooks)
+    shutil.copytree(REPO / "data" / "demo" / "recorded", tmp_path / "data" / "demo" / "recorded")
     (tmp_path / "pyproject.toml").write_text("")
     write_questions(tmp_path / "questions.jsonl", made_questions)
     values = settings_for(model_settings, chaos.url, **{"calls.attempts": 1, "calls.give_up_after": 3})
