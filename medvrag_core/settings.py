@@ -128,8 +128,9 @@ class ModelSettings(StageSettings):
     seed: int = 42
     context_tokens: int = Field(32_768, ge=256, description="prompt and reply together, images included")
     tokenizer: str = Field(
-        "server",
-        description="who counts tokens: server (its /tokenize), estimate (from characters), or a tokenizer.json",
+        "auto",
+        description="who counts tokens: server (its /tokenize), estimate (from characters), auto (the server, or the "
+        "estimate where it counts none), or the path of a tokenizer.json",
     )
     max_images: int = Field(10, ge=0, description="images the server takes in one message")
     min_pixels: int = Field(3_136, ge=784, description="smaller images are enlarged by the model's processor")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ from medvrag_core.settings import ModelSettings
 if TYPE_CHECKING:
     from medvrag_core.models.tokens import TokenCounter
 
+log = logging.getLogger(__name__)
+
 Post = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 
 
@@ -23,17 +26,22 @@ class ServerTokens:
     ----------
     settings : which server and model
     post : sends a JSON object to a path of the server and gives back a JSON object
+    otherwise : counts once the server turned out to count nothing; without it that is an error
     """
 
-    def __init__(self, settings: ModelSettings, post: Post) -> None:
+    def __init__(self, settings: ModelSettings, post: Post, otherwise: TokenCounter | None = None) -> None:
         self.settings = settings
         self._post = post
+        self._otherwise = otherwise
+        self._counts = True
         self._known: dict[str, int] = {}
         self._lock = threading.Lock()
 
     @property
     def name(self) -> str:
         """Whose tokens are counted."""
+        if not self._counts and self._otherwise is not None:
+            return self._otherwise.name
         return f"server:{self.settings.model}@{self.settings.revision}"
 
     def count(self, text: str) -> int:
@@ -43,9 +51,15 @@ class ServerTokens:
         """
         if (known := self._known.get(text)) is not None:
             return known
+        if not self._counts and self._otherwise is not None:
+            return self._otherwise.count(text)
         try:
             reply = self._post("/tokenize", self._body(text))
         except CallError as error:
+            if error.kind == "rejected" and self._otherwise is not None:
+                self._counts = False
+                log.warning("%s counts no tokens; they are estimated, on the safe side", self.settings.base_url)
+                return self._otherwise.count(text)
             if error.kind == "rejected":
                 raise CallError(
                     "rejected",
@@ -68,11 +82,11 @@ class ServerTokens:
 
 
 def make_counter(settings: ModelSettings, post: Post) -> TokenCounter | ServerTokens:
-    """The counter that ``settings.tokenizer`` names: ``server``, ``estimate``, or the path of a tokenizer.json."""
-    if settings.tokenizer == "server" and settings.server != "hosted":
-        return ServerTokens(settings, post)
+    """The counter that ``settings.tokenizer`` names: ``auto``, ``server``, ``estimate``, or a tokenizer.json."""
     from medvrag_core.models.tokens import EstimatedTokens, FileTokens
 
-    if settings.tokenizer in {"server", "estimate"}:
+    if settings.tokenizer == "estimate" or (settings.server == "hosted" and settings.tokenizer in {"auto", "server"}):
         return EstimatedTokens()
+    if settings.tokenizer in {"auto", "server"}:
+        return ServerTokens(settings, post, EstimatedTokens() if settings.tokenizer == "auto" else None)
     return FileTokens(Path(settings.tokenizer))

@@ -83,7 +83,7 @@ class StoredChat(ChatModel):
         name = f"{self.settings.tokenizer}:{self.settings.model}@{self.settings.revision}"
         known = self.store.token_count(name, text)
         if known is None:
-            if self.calls.policy == "only-cache" and self.settings.tokenizer == "server":
+            if self.calls.policy == "only-cache" and self.settings.tokenizer in {"auto", "server"}:
                 raise CallError(
                     "not_stored", "the store lacks a token count", way_out="import the calls of the run first"
                 )

@@ -21,6 +21,7 @@ from medvrag_core.models.images import sized
 from medvrag_core.models.limits import CallLimits
 from medvrag_core.models.openai_client import OpenAIChat
 from medvrag_core.models.outcomes import FINAL, PASSING, STOPPING, CallError, RunStopped
+from medvrag_core.models.tokens import EstimatedTokens
 from medvrag_core.settings import CallSettings, ModelSettings
 
 ASK = ChatRequest(purpose="reader", prompt_version="v1", messages=(Message(role="user", text="hello"),))
@@ -424,9 +425,22 @@ def test_tokens_are_counted_by_the_server_once_a_text(chaos: Any, chat: Make, ht
 
 def test_a_server_without_a_tokenizer_names_the_way_out(httpserver: Any) -> None:
     httpserver.expect_request("/tokenize").respond_with_data("not here", status=404)
-    model = OpenAIChat(ModelSettings(base_url=httpserver.url_for("/v1"), model="m"))
+    settings = ModelSettings(base_url=httpserver.url_for("/v1"), model="m", tokenizer="server")
     with pytest.raises(CallError, match="tokenizer: estimate"):
-        model.count_tokens("x")
+        OpenAIChat(settings).count_tokens("x")
+
+
+def test_without_one_tokens_are_estimated_and_the_server_is_asked_once(
+    httpserver: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    httpserver.expect_request("/tokenize").respond_with_data("not here", status=404)
+    model = OpenAIChat(ModelSettings(base_url=httpserver.url_for("/v1"), model="m"))
+    text = "Hydroxychloroquine is dosed by weight."
+    assert [model.count_tokens(text), model.count_tokens(text + " x")] == [
+        EstimatedTokens().count(text),
+        EstimatedTokens().count(text + " x"),
+    ]
+    assert len(httpserver.log) == 1 and "estimated" in caplog.text
 
 
 def test_an_unreadable_image_is_named(tmp_path: Any, chat: Make) -> None:

@@ -111,8 +111,9 @@ def test_a_shorter_context_than_the_profile_counts_on(examined: Make, script: An
 
 def test_a_server_that_counts_no_tokens(examined: Make, script: Any) -> None:
     script.status["/tokenize"] = (404, "not found")
-    checks = examined()
+    checks = examined(tokenizer="server")
     assert checks.having("failed") == ["tokens"] and "reader_model.tokenizer" in checks["tokens"].change
+    assert "estimate" in examined()["tokens"].found, "by itself it falls back to the estimate, and says so"
     assert "estimate" in examined(tokenizer="estimate")["tokens"].found
     script.status.clear()
     script.raw["/tokenize"] = {"count": 0}
