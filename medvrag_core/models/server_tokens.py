@@ -57,8 +57,10 @@ class ServerTokens:
             reply = self._post("/tokenize", self._body(text))
         except CallError as error:
             if error.kind == "rejected" and self._otherwise is not None:
-                self._counts = False
-                log.warning("%s counts no tokens; they are estimated, on the safe side", self.settings.base_url)
+                with self._lock:
+                    first, self._counts = self._counts, False
+                if first:
+                    log.warning("%s counts no tokens; they are estimated, on the safe side", self.settings.base_url)
                 return self._otherwise.count(text)
             if error.kind == "rejected":
                 raise CallError(
