@@ -60,9 +60,9 @@ def test_no_shard_is_closed_before_it_must_be(summaries: list[str], size: int, r
 @settings(deadline=None, max_examples=40)
 @given(
     summaries=st.lists(st.text(alphabet="ab c<>/.$19µ\n", max_size=400), min_size=1, max_size=30),
-    query=st.text(max_size=80),
+    query=st.text(max_size=30),  # 4 tokens a character at most, for which the smallest context has room
     keep=st.integers(1, 40),
-    context=st.integers(480, 1_200),
+    context=st.integers(640, 1_200),
 )
 def test_every_prompt_and_its_reply_fit_the_context(
     fake_chat: Any, summaries: list[str], query: str, keep: int, context: int
