@@ -21,13 +21,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machine
 @calls.command("status")
 def status(run_: RunArgument, as_json: JsonOption = False) -> None:
     """Count the stored calls of a run by outcome, and by purpose and prompt version."""
+    from medvrag_core.models.calls_status import calls_status
     from medvrag_core.models.store import CallStore
-    from medvrag_core.views.calls_text import calls_status
+    from medvrag_core.views.calls_text import calls_text
 
     workspace = _with_calls(run_)
     with CallStore(workspace.calls) as store:
         report = calls_status(store)
-    typer.echo(report.model_dump_json(indent=1) if as_json else report.text())
+    typer.echo(report.model_dump_json(indent=1) if as_json else calls_text(report))
 
 
 @calls.command("export")

@@ -9,6 +9,7 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -72,6 +73,24 @@ class ChaosServer:
         """Kill it."""
         self.process.kill()
         self.process.wait()
+
+
+@pytest.fixture
+def medvrag(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., SimpleNamespace]:
+    """The entry point in this process; what it prints, and its exit code."""
+    from medvrag_core import cli
+
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+
+    def run(*arguments: str | Path) -> SimpleNamespace:
+        monkeypatch.setattr(sys, "argv", ["medvrag", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=ended.value.code, out=out, err=err)
+
+    return run
 
 
 @pytest.fixture

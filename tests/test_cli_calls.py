@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 
-from medvrag_core import cli
 from medvrag_core.evaluation.questions import write_questions
 from medvrag_core.filter import llm_ranker
 from medvrag_core.models.store import CallStore
@@ -26,22 +25,6 @@ from medvrag_core.systems.answering import read_traces, trace_path
 from medvrag_core.systems.canonical import export_digest
 
 Run = Callable[..., SimpleNamespace]
-
-
-@pytest.fixture
-def medvrag(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The entry point in this process; what it prints, and its exit code."""
-    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
-
-    def run(*arguments: str | Path) -> SimpleNamespace:
-        monkeypatch.setattr(sys, "argv", ["medvrag", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=ended.value.code, out=out, err=err)
-
-    return run
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from medvrag_core import cli
 from medvrag_core.evaluation.estimands import MIRAGE_SIZES
 from medvrag_core.evaluation.preregistration import read_preregistration
 from medvrag_core.records import Question, Trace
@@ -21,22 +19,6 @@ from medvrag_core.systems.answering import asked_path, trace_path
 from medvrag_core.systems.base import catalog
 
 Run = Callable[..., SimpleNamespace]
-
-
-@pytest.fixture
-def medvrag(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The entry point in this process; what it prints, and its exit code."""
-    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
-
-    def run(*arguments: str | Path) -> SimpleNamespace:
-        monkeypatch.setattr(sys, "argv", ["medvrag", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=ended.value.code, out=out, err=err)
-
-    return run
 
 
 def answered(root: Path, system: str, right: Mapping[str, bool], *, fingerprint: str = "f") -> Path:

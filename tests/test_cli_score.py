@@ -13,28 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from medvrag_core import cli
 from medvrag_core.evaluation.questions import write_questions
 from medvrag_core.records import Question
 from medvrag_core.runs.workspace import Workspace
 
 Run = Callable[..., SimpleNamespace]
-
-
-@pytest.fixture
-def medvrag(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The entry point in this process; what it prints, and its exit code."""
-    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
-
-    def run(*arguments: str | Path) -> SimpleNamespace:
-        monkeypatch.setattr(sys, "argv", ["medvrag", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=ended.value.code, out=out, err=err)
-
-    return run
 
 
 def fails(done: SimpleNamespace, *words: str) -> None:

@@ -5,44 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from medvrag_core.evaluation.diff import RunDiff
-from medvrag_core.models.store import CallStore, PromptGroup
-from medvrag_core.records import Record
+from medvrag_core.models.calls_status import CallsStatus
 from medvrag_core.views.trace_text import plain
 
 
-class CallsStatus(Record):
-    """What a call store holds; ``outcomes`` add up to ``calls``."""
-
-    calls: int
-    outcomes: dict[str, int]
-    prompts: tuple[PromptGroup, ...]
-    prompt_tokens: int
-    completion_tokens: int
-
-    def text(self) -> str:
-        """A few lines for the terminal."""
-        outcomes = ", ".join(f"{name} {count}" for name, count in self.outcomes.items())
-        lines = [f"{self.calls} calls ({outcomes or 'none'})"]
-        lines += [
-            f"  {plain(g.purpose):14} prompt {plain(g.prompt_version):14} {g.calls:>7} calls" for g in self.prompts
-        ]
-        lines.append(f"  {self.prompt_tokens:,} tokens read, {self.completion_tokens:,} written")
-        return "\n".join(lines)
-
-
-def calls_status(store: CallStore) -> CallsStatus:
-    """Count a store."""
-    read = written = 0
-    for call in store.calls():
-        read += call.reply.prompt_tokens
-        written += call.reply.completion_tokens
-    return CallsStatus(
-        calls=len(store),
-        outcomes=store.outcomes(),
-        prompts=tuple(store.prompts()),
-        prompt_tokens=read,
-        completion_tokens=written,
-    )
+def calls_text(status: CallsStatus) -> str:
+    """What a call store holds, a few lines."""
+    outcomes = ", ".join(f"{name} {count}" for name, count in status.outcomes.items())
+    lines = [f"{status.calls} calls ({outcomes or 'none'})"]
+    lines += [f"  {plain(g.purpose):14} prompt {plain(g.prompt_version):14} {g.calls:>7} calls" for g in status.prompts]
+    lines.append(f"  {status.prompt_tokens:,} tokens read, {status.completion_tokens:,} written")
+    return "\n".join(lines)
 
 
 def diff_text(diff: RunDiff, settings: Sequence[str] = (), *, show: int = 40) -> str:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from medvrag_core.evaluation.diff import QuestionDiff, RunDiff
+from medvrag_core.models.calls_status import CallsStatus, calls_status
 from medvrag_core.models.store import CallStore, StoredCall, call_key
 from medvrag_core.records import ReaderReply
-from medvrag_core.views.calls_text import CallsStatus, calls_status, diff_text
+from medvrag_core.views.calls_text import calls_text, diff_text
 
 EVIL = "\x1b]0;title\x07\x1b[2J\r\n\u202e\x9b31m"
 
@@ -99,10 +100,10 @@ def test_a_store_is_counted_and_shown_without_its_control_characters(tmp_path: P
     assert (status.calls, status.outcomes) == (3, {"complete": 2, "truncated": 1})
     assert (status.prompt_tokens, status.completion_tokens) == (3_000, 3)
     assert sum(group.calls for group in status.prompts) == sum(status.outcomes.values()) == status.calls
-    assert harmless(status.text()) and len(status.text().splitlines()) == 4
+    assert harmless(calls_text(status)) and len(calls_text(status).splitlines()) == 4
     assert CallsStatus.from_json(status.to_json()) == status
 
 
 def test_an_empty_store_has_none(tmp_path: Path) -> None:
     with CallStore(tmp_path / "calls.sqlite") as store:
-        assert calls_status(store).text().splitlines()[0] == "0 calls (none)"
+        assert calls_text(calls_status(store)).splitlines()[0] == "0 calls (none)"
