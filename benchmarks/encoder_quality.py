@@ -26,9 +26,9 @@ from medvrag_core.evaluation.retrieval import read_qrels, retrieval_report
 from medvrag_core.index.exact import ranked_hits
 from medvrag_core.index.lexical import Bm25Index
 from medvrag_core.index.maxsim import score_pages
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Hit
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import load_profile
 from medvrag_core.systems.prepare import CorpusPages
 
 _TIMED_PAGES = 24

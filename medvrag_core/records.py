@@ -177,7 +177,11 @@ class PageVectors:
 
 
 class Question(Record):
-    """A multiple-choice question. ``options`` maps labels (A, B, ...) to texts, in order."""
+    """A multiple-choice question. ``options`` maps labels (A, B, ...) to texts, in order.
+
+    ``dataset`` names the set that the question belongs to (``medqa``); averages over sets go by it. ``context`` is
+    text that comes with the question (PubMedQA's abstract): it is read, never searched with.
+    """
 
     id: str
     question: str
@@ -186,6 +190,8 @@ class Question(Record):
     gold_pages: tuple[str, ...] = ()
     evidence: Evidence | None = None
     hops: int | None = None
+    dataset: str = ""
+    context: str = ""
 
 
 class Query(Record):
@@ -303,7 +309,8 @@ class ReaderReply(Record):
 
     ``call`` is the key of the call in the call store (empty for readers without a model), ``attempts`` the tries it
     took, ``seen`` are the page images that were sent, in order; pages that did not fit are missing there and flagged
-    ``pages_dropped``.
+    ``pages_dropped``. ``option_scores`` is the share that the reader gives each label, summing to 1; empty for readers
+    that tell none.
     """
 
     text: str
@@ -315,6 +322,7 @@ class ReaderReply(Record):
     call: str = ""
     attempts: int = 1
     seen: tuple[SeenPage, ...] = ()
+    option_scores: dict[str, float] = {}
 
 
 class ParsedReply(Record):

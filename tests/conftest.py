@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import load_profile
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -78,15 +78,15 @@ class ChaosServer:
 @pytest.fixture
 def medvrag(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., SimpleNamespace]:
     """The entry point in this process; what it prints, and its exit code."""
-    from medvrag_core import cli
+    from medvrag_core.cli import app
 
-    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(app.signal, "signal", lambda *_: None)
 
     def run(*arguments: str | Path) -> SimpleNamespace:
         monkeypatch.setattr(sys, "argv", ["medvrag", *map(str, arguments)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            app.main()
         out, err = capsys.readouterr()
         return SimpleNamespace(code=ended.value.code, out=out, err=err)
 

@@ -14,15 +14,16 @@ from typing import Any
 import pytest
 import yaml
 
-from medvrag_core import cli
+from medvrag_core.cli import app
 from medvrag_core.errors import SettingsError
 from medvrag_core.evaluation.questions import write_questions
 from medvrag_core.models.faults import call_errors
 from medvrag_core.models.outcomes import CallError
 from medvrag_core.models.store import CallStore
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import Profile, load_profile
+from medvrag_core.settings import Profile
 from medvrag_core.systems.answering import answer_all, read_traces
 from medvrag_core.systems.archive import export_calls
 from medvrag_core.systems.resources import Resources
@@ -221,10 +222,10 @@ REFUSED = [
 
 
 def medvrag(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
-    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(app.signal, "signal", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["medvrag", *map(str, arguments)])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        app.main()
     return int(str(ended.value.code))
 
 
@@ -281,4 +282,4 @@ def test_a_key_in_a_profile_file_is_refused_without_repeating_it(tmp_path: Path,
 def test_plain_values_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     for value in ("data/task-2026-with-a-long-name.jsonl", "http://127.0.0.1:8000/v1", "a@b", "hf-internal-testing/x1"):
         assert Profile(name="x", note=value).note == value
-        assert cli._pairs([f"x={value}"], "-p") == {"x": value}
+        assert app._pairs([f"x={value}"], "-p") == {"x": value}

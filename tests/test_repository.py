@@ -129,7 +129,7 @@ def test_one_version_everywhere() -> None:
 def test_commands_of_the_readme_exist() -> None:
     import typer.main
 
-    from medvrag_core.cli import app
+    from medvrag_core.cli.app import app
 
     known = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     text = (REPO / "README.md").read_text(encoding="utf-8")

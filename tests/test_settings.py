@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from medvrag_core.errors import SettingsError
-from medvrag_core.settings import Profile, differences, fingerprint, load_profile, profile_names
+from medvrag_core.profiles.load import load_profile, profile_names
+from medvrag_core.settings import Profile, differences, fingerprint
 
 
 @pytest.mark.parametrize("name", profile_names())

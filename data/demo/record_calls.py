@@ -14,10 +14,10 @@ from pathlib import Path
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.questions import read_questions
 from medvrag_core.models.local_server import LocalServer
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.lock import only_writer
 from medvrag_core.runs.publish import sha256_of
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import load_profile
 from medvrag_core.systems.answering import answer_all
 from medvrag_core.systems.archive import export_calls
 from medvrag_core.systems.prepare import prepare

@@ -62,7 +62,7 @@ def report_of(profile: Profile, checks: Iterable[Check]) -> DoctorReport:
 def roles_of(profile: Profile) -> tuple[RoleName, ...]:
     """Models of a profile that stand behind servers.
 
-    >>> from medvrag_core.settings import load_profile
+    >>> from medvrag_core.profiles.load import load_profile
     >>> roles_of(load_profile("a100")), roles_of(load_profile("cpu"))
     (('filter_model', 'reader_model'), ())
     """

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from medvrag_core.errors import MedvragError
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import load_profile
 from medvrag_core.systems.answering import answer_all
 from medvrag_core.systems.resources import Resources
 

@@ -8,9 +8,9 @@ import pytest
 
 from medvrag_core.filter import llm_ranker
 from medvrag_core.models.store import CallStore
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.reasoning.prompts import prompt_versions
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import load_profile
 from medvrag_core.systems.archive import archived_traces, import_calls
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "demo" / "recorded"

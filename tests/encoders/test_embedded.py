@@ -9,8 +9,9 @@ from medvrag_core.encoders.base import PageInput
 from medvrag_core.encoders.embedded import EmbeddedEncoder, terms
 from medvrag_core.errors import NotBuiltError, SettingsError
 from medvrag_core.index.maxsim import two_way_score
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Page, PageLayout, Word
-from medvrag_core.settings import EncoderSettings, load_profile
+from medvrag_core.settings import EncoderSettings
 
 TEXTS = {
     "gout": "Urate lowering therapy in gout. Allopurinol is started at 100 mg a day and raised every four weeks.",

@@ -4,9 +4,9 @@ import pytest
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.comparison import as_queries, compare_filter_weights, compare_retrievers, gold_pages
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import load_profile
 from medvrag_core.systems.resources import Resources
 
 

@@ -36,7 +36,8 @@ from medvrag_core.models.serving.memory import ARCHITECTURES, parameters, room, 
 from medvrag_core.models.serving.options import NO_DOMAIN
 from medvrag_core.models.serving.plan import Server, serving_plan
 from medvrag_core.models.serving.text import plan_text
-from medvrag_core.settings import load_profile, looks_like_a_key, profile_names
+from medvrag_core.profiles.load import load_profile, profile_names
+from medvrag_core.settings import looks_like_a_key
 
 REPO = Path(__file__).resolve().parents[2]
 CANARY = "sk-canary-0123456789abcdefghij"

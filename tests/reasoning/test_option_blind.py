@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from medvrag_core.models.base import ChatRequest
 from medvrag_core.models.outcomes import CallError
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.reasoning.evidence_reader import EvidenceReader, refinement_text
 from medvrag_core.reasoning.likelihood_reader import LikelihoodReader
 from medvrag_core.reasoning.loop import RoundError, run_rounds, verdict
@@ -20,7 +21,7 @@ from medvrag_core.reasoning.replies import parse_reply
 from medvrag_core.reasoning.vlm_reader import VlmReader
 from medvrag_core.records import EvidenceItem, MemoryBank, Question, ReaderInput, ReaderReply, Round, Summary
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import LoopSettings, ReaderSettings, load_profile
+from medvrag_core.settings import LoopSettings, ReaderSettings
 from medvrag_core.systems.base import find_system
 from medvrag_core.systems.resources import Resources
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from medvrag_core.errors import InputError, MismatchError, NotBuiltError
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question, Trace
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import load_profile
 from medvrag_core.systems.answering import answer_all, read_traces, trace_path
 from medvrag_core.systems.arms import CONTROLLED_SEQUENCE, run_arms
 from medvrag_core.systems.base import System, catalog, find_system

@@ -17,8 +17,8 @@ import pytest
 
 from medvrag_core.errors import InputError, MismatchError
 from medvrag_core.models.store import CallStore
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import load_profile
 from medvrag_core.systems import archive as archives
 from medvrag_core.systems.answering import read_traces
 from medvrag_core.systems.archive import archived_traces, export_calls, import_calls

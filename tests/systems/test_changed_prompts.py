@@ -12,10 +12,11 @@ import pytest
 from medvrag_core.errors import MismatchError
 from medvrag_core.filter import llm_ranker
 from medvrag_core.models.store import CallStore
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.reasoning import prompts
 from medvrag_core.records import Question, Trace
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import Profile, load_profile
+from medvrag_core.settings import Profile
 from medvrag_core.systems.answering import answer_all, read_traces
 from medvrag_core.systems.changed_prompts import calls_of, changed_prompts
 from medvrag_core.systems.replay import replay

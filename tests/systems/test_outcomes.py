@@ -13,9 +13,10 @@ from medvrag_core.errors import InputError
 from medvrag_core.evaluation.report import run_report
 from medvrag_core.models.outcomes import RunStopped
 from medvrag_core.models.store import CallStore
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question, Trace
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import Profile, load_profile
+from medvrag_core.settings import Profile
 from medvrag_core.systems.answering import answer_all, read_asked, read_traces, trace_path
 from medvrag_core.systems.canonical import canonical_trace
 from medvrag_core.systems.resources import Resources

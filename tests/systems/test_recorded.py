@@ -9,8 +9,8 @@ import pytest
 
 from medvrag_core.errors import InputError
 from medvrag_core.filter import llm_ranker
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import load_profile
 from medvrag_core.systems.answering import read_traces
 from medvrag_core.systems.archive import export_calls
 from medvrag_core.systems.canonical import canonical_export

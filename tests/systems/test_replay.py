@@ -16,9 +16,10 @@ from PIL import Image
 from medvrag_core.errors import InputError
 from medvrag_core.models import openai_client
 from medvrag_core.models.store import CallStore
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question, ReaderReply, Trace
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import Profile, load_profile
+from medvrag_core.settings import Profile
 from medvrag_core.systems.answering import answer_all, read_asked, read_traces, trace_path
 from medvrag_core.systems.archive import export_calls, import_calls
 from medvrag_core.systems.base import catalog

@@ -12,8 +12,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from medvrag_core.errors import InputError, NotBuiltError
 from medvrag_core.evaluation.claims import load_claims
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.stage import record_stage
-from medvrag_core.settings import load_profile
 from medvrag_core.views.publishing.book import build_book
 from medvrag_core.views.publishing.errors import BookError
 from medvrag_core.views.publishing.mime import PLOTLY_MIME, figure_html

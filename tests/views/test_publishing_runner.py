@@ -18,7 +18,7 @@ from medvrag_core.views.publishing.verdict import require_complete, require_reco
 PARAMETERS = 'profile: str = "cpu"\nrun_id: str = "demo"\nn_questions: int = 3'
 RECORD = """from pathlib import Path
 from medvrag_core.runs.stage import record_stage
-from medvrag_core.settings import load_profile
+from medvrag_core.profiles.load import load_profile
 run = Path("runs") / run_id
 with record_stage(run, "{stage}", profile=profile, settings=load_profile(profile)) as stage:
     stage.measure(n_questions=n_questions)"""

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from medvrag_core.evaluation.filter_loss import filter_loss
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import (
     Article,
     FilterDecision,
@@ -20,7 +21,6 @@ from medvrag_core.records import (
     Trace,
     Word,
 )
-from medvrag_core.settings import load_profile
 from medvrag_core.views.layout_view import page_layout_view
 from medvrag_core.views.run_tables import (
     articles_table,

@@ -13,9 +13,10 @@ from time import perf_counter
 from typing import Any
 
 from medvrag_core.errors import InputError
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.publish import write_text
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import Profile, load_profile
+from medvrag_core.settings import Profile
 from medvrag_core.views.publishing.chapters import (
     Chapter,
     chapter_key,

@@ -17,7 +17,8 @@ from werkzeug import Request, Response
 
 from medvrag_core.models.doctor import Check, run_checks
 from medvrag_core.models.image_tokens import MARKS, image_tokens
-from medvrag_core.settings import ModelSettings, Profile, load_profile
+from medvrag_core.profiles.load import load_profile
+from medvrag_core.settings import ModelSettings, Profile
 
 QWEN = "Qwen/Qwen2.5-VL-7B-Instruct"
 

@@ -14,7 +14,7 @@ import pytest
 
 from medvrag_core.models.doctor import DoctorReport, report_of, run_checks
 from medvrag_core.models.local_server import MODEL, LocalServer
-from medvrag_core.settings import load_profile
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.views.check_text import check_text
 
 Make = Callable[..., Any]

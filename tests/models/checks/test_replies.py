@@ -13,7 +13,8 @@ from pytest_httpserver import HTTPServer
 
 from medvrag_core.models.checks.replies import SCHEMA, fits_schema
 from medvrag_core.models.local_server import MODEL
-from medvrag_core.settings import Profile, load_profile
+from medvrag_core.profiles.load import load_profile
+from medvrag_core.settings import Profile
 
 Make = Callable[..., Any]
 

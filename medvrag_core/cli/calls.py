@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from medvrag_core.errors import InputError, NotBuiltError
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Trace
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import Profile, differences, load_profile
+from medvrag_core.settings import Profile, differences
 
 calls = typer.Typer(no_args_is_help=True, help="The model calls of a run: count, export, import.")
 

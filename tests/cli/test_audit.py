@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from medvrag_core.cli import app
+from medvrag_core.cli.app import app
 from medvrag_core.errors import InputError
 
 TABLE = "arm,MedQA,PubMedQA,average\n<b>base</b>\x1b[31m,71.4,73.7,72.6\n+ text,74.8,73.4,80.0\n"

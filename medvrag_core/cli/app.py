@@ -18,26 +18,27 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from medvrag_core import cli_audit, cli_calls, cli_compare, cli_score
+from medvrag_core.cli import audit, calls, compare, score
 from medvrag_core.errors import InputError, MedvragError, NotBuiltError
 from medvrag_core.models.secrets import refuse_keys
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question
 from medvrag_core.runs.lock import only_writer
 from medvrag_core.runs.stage import record_stage
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import Profile, fingerprint, load_profile
+from medvrag_core.settings import Profile, fingerprint
 from medvrag_core.views.trace_text import plain
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 book = typer.Typer(no_args_is_help=True, help="Run the chapters of the book and render it.")
 app.add_typer(book, name="book")
-app.add_typer(cli_calls.calls, name="calls")
-app.command("replay")(cli_calls.replay)
-app.command("diff")(cli_calls.diff)
-app.command("score")(cli_score.score)
-app.command("audit")(cli_audit.audit)
-app.command("compare")(cli_compare.compare)
-app.command("plan")(cli_compare.plan)
+app.add_typer(calls.calls, name="calls")
+app.command("replay")(calls.replay)
+app.command("diff")(calls.diff)
+app.command("score")(score.score)
+app.command("audit")(audit.audit)
+app.command("compare")(compare.compare)
+app.command("plan")(compare.plan)
 
 SourceOption = Annotated[Path | None, typer.Option(help="Folder of PDFs (searched in depth).")]
 ProfileOption = Annotated[str | None, typer.Option(help="Profile name or YAML file. Default: the run's own, else cpu.")]
@@ -310,7 +311,7 @@ def systems(as_json: JsonOption = False) -> None:
 @app.command()
 def profiles(name: Annotated[str | None, typer.Argument(help="Show one profile in full.")] = None) -> None:
     """List the profiles, or print one with every default filled in."""
-    from medvrag_core.settings import profile_names
+    from medvrag_core.profiles.load import profile_names
 
     if name is None:
         typer.echo("\n".join(f"{n:10}{load_profile(n).note}" for n in profile_names()))
@@ -394,7 +395,3 @@ def _report_text(report: dict[str, Any], out: Path) -> str:
 
 def _shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value)
-
-
-if __name__ == "__main__":
-    main()

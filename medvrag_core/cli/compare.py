@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.cli_calls import _traces_of
+from medvrag_core.cli.calls import _traces_of
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.estimands import MIRAGE_SIZES, Arm, SetRule, arm_of, find_set_rule
 from medvrag_core.records import Trace

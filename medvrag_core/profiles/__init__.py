@@ -1,0 +1,1 @@
+"""Profiles that ship with the package, and how a profile is resolved."""
