@@ -43,7 +43,8 @@ class EvidenceReader(Reader):
     def read(self, given: ReaderInput) -> ReaderReply:
         """Answer or ask; deterministic, with no model and no network."""
         judgement = judge(given)
-        return ReaderReply(text=reply_text(given, judgement, self.settings.margin), model=VERSION)
+        text = reply_text(given, judgement, self.settings.margin)
+        return ReaderReply(text=text, model=VERSION, option_scores=dict(judgement.probability))
 
     def refine(self, given: ReaderInput) -> ReaderReply:
         """Ask with the question's own words; deterministic, with no model and no network."""

@@ -72,7 +72,12 @@ class LikelihoodReader(Reader):
             basis="likeliest to the language model",
         )
         text = reply_text(given, judgement, self.settings.margin)
-        return ReaderReply(text=text, model=self.model.model or MODEL, call=scores.call)
+        return ReaderReply(
+            text=text,
+            model=self.model.model or MODEL,
+            call=scores.call,
+            option_scores=dict(judgement.probability),
+        )
 
     def refine(self, given: ReaderInput) -> ReaderReply:
         """Ask with the question's own words, as the reader without a model does."""

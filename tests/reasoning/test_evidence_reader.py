@@ -50,6 +50,17 @@ def test_decided_evidence_is_answered_in_round_1() -> None:
     assert read(ask()).label == "B"
 
 
+def test_a_reply_tells_the_share_of_every_option_and_answers_with_the_largest() -> None:
+    reader = EvidenceReader(ReaderSettings(margin=0.15))
+    for given_ in (ask(), ask(pages={"P2#p1": PAGES["P2#p1"]}, must_answer=True)):
+        reply = reader.read(given_)
+        assert sum(reply.option_scores.values()) == pytest.approx(1.0)
+        assert list(reply.option_scores) == list(HCQ.options)
+        label = parse_reply(reply.text, HCQ.options, given_.must_answer).label
+        assert label == max(reply.option_scores, key=lambda name: reply.option_scores[name])
+    assert reader.refine(ask()).option_scores == {}, "a refinement never sees the options"
+
+
 def test_undecided_evidence_asks_with_the_words_that_are_missing() -> None:
     parsed = read(ask(pages={"P1#p1": PAGES["P1#p1"]}), margin=0.999)
     assert parsed.label is None and parsed.query_update is not None

@@ -49,6 +49,9 @@ def serve(httpserver: HTTPServer, liver: float, kidney: float) -> LikelihoodRead
 def test_the_likelier_option_is_answered(httpserver: HTTPServer, liver: float, kidney: float, label: str) -> None:
     reply = serve(httpserver, liver, kidney).read(ask(must_answer=False))
     assert parse_reply(reply.text, QUESTION.options).label == label
+    assert sum(reply.option_scores.values()) == pytest.approx(1.0)
+    assert max(reply.option_scores, key=lambda name: reply.option_scores[name]) == label
+    assert set(reply.option_scores) == set(QUESTION.options)
 
 
 def test_a_close_call_asks_before_the_last_round_and_answers_in_it(httpserver: HTTPServer) -> None:
