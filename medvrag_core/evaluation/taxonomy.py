@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -21,6 +22,7 @@ ErrorClass = Literal[
     "not_shown",
     "round_drift",
     "misread",
+    "suspect_gold",
     "no_retrieval",
     "unlabeled",
     "unparsed",
@@ -34,6 +36,7 @@ ERROR_CLASSES: tuple[ErrorClass, ...] = (
     "not_shown",
     "round_drift",
     "misread",
+    "suspect_gold",
     "no_retrieval",
     "unlabeled",
     "unparsed",
@@ -43,14 +46,14 @@ ERROR_CLASSES: tuple[ErrorClass, ...] = (
 )
 
 
-class _Reached(IntEnum):
-    """How far a gold page came; the value orders the stages."""
+class Reached(IntEnum):
+    """How far a gold page came; the value orders the stages, and is the place of its class in :data:`ERROR_CLASSES`."""
 
-    RETRIEVAL_MISS = 0
-    FILTER_MISS = 1
+    NOT_FOUND = 0
+    DROPPED = 1
     NOT_SHOWN = 2
-    ROUND_DRIFT = 3
-    MISREAD = 4
+    DRIFTED = 3
+    SHOWN = 4
 
 
 class ErrorRow(Record):
@@ -61,6 +64,7 @@ class ErrorRow(Record):
     share: float
     low: float
     high: float
+    suspect: int = Field(0, description="further ones that would stand here if the gold of suspect questions held")
 
 
 class ErrorTaxonomy(Record):
@@ -72,6 +76,7 @@ class ErrorTaxonomy(Record):
     wrong: int = Field(description="questions not answered with the gold option, whatever the reason")
     need: Literal["any", "all"]
     rows: tuple[ErrorRow, ...]
+    suspect_reasons: dict[str, int] = Field({}, description="why the gold of suspect questions is in doubt")
 
 
 def page_of(evidence_id: str) -> str:
@@ -84,24 +89,30 @@ def page_of(evidence_id: str) -> str:
     return found.group() if found else evidence_id
 
 
-def classify_error(trace: Trace, relevant: AbstractSet[str], *, need: Literal["any", "all"] = "any") -> ErrorClass:
+def classify_error(
+    trace: Trace, relevant: AbstractSet[str], *, need: Literal["any", "all"] = "any", suspect: bool = False
+) -> ErrorClass:
     """The class of one wrong answer.
 
-    A gold page can be lost at four places, and one that was not lost was misread:
+    The first rule that holds decides, so that every wrong answer has exactly one class:
 
-    - ``retrieval_miss``: in no round among the candidates of Stage 1 (top N1);
-    - ``filter_miss``: among the candidates, but in no round kept by the filter (top N2);
-    - ``not_shown``: kept, but ranked below the pages that the reader saw;
-    - ``round_drift``: shown or kept in an earlier round, gone after the query was refined;
-    - ``misread``: shown in the last round, and the answer is still wrong.
+    1. no answer was read: ``error``, ``unparsed``, ``truncated``, ``refused``. These fail whatever the gold option is;
+    2. ``suspect_gold``: the question's gold option is in doubt. It comes before the evidence, since the answer may be
+       right, and gold pages were chosen to support the option that is in doubt. What the class would be otherwise is
+       counted beside it (:attr:`ErrorRow.suspect`);
+    3. ``unlabeled`` (no gold page is known), ``no_retrieval`` (no candidates in any round): nothing to follow;
+    4. the place where the gold page was lost, or ``misread`` where it was not:
+
+       - ``retrieval_miss``: in no round among the candidates of Stage 1 (top N1);
+       - ``filter_miss``: among the candidates, but in no round kept by the filter (top N2);
+       - ``not_shown``: kept in the last round, but ranked below the pages that the reader saw;
+       - ``round_drift``: shown or kept in an earlier round, gone after the query was refined;
+       - ``misread``: shown in the last round, and the answer is still wrong.
 
     The paper has four classes and calls them mutually exclusive, yet defines a retrieval miss as
     "no relevant page in the top-100", which contains its filter miss, "in the top-2,000 but dropped
-    by Stage 2". Here a retrieval miss means not in the top N1, so that every error has one class.
+    by Stage 2" (see :mod:`medvrag_core.evaluation.paper_taxonomy`). Here a retrieval miss means not in the top N1.
     ``not_shown`` is ours: the paper has no name for a page that passed the filter at rank 11 to 100.
-
-    Other classes keep what cannot be judged apart: ``error``, ``unparsed``, ``truncated`` and ``refused`` (no
-    answer to explain), ``unlabeled`` (no gold page), ``no_retrieval`` (a system that retrieves nothing).
 
     Parameters
     ----------
@@ -109,6 +120,7 @@ def classify_error(trace: Trace, relevant: AbstractSet[str], *, need: Literal["a
     relevant : gold page ids
     need : ``any``: judge by the gold page that came furthest (as the paper does); ``all``: by the
         one that was lost first, for questions that need several pages
+    suspect : the gold option of the question is in doubt
 
     Raises
     ------
@@ -118,14 +130,43 @@ def classify_error(trace: Trace, relevant: AbstractSet[str], *, need: Literal["a
         raise MedvragError(f"question '{trace.question.id}' was answered right", way_out="classify wrong answers only")
     if trace.outcome != "answered":
         return trace.outcome
+    if suspect:
+        return "suspect_gold"
     if not relevant:
         return "unlabeled"
-    rounds = [_pages_by_stage(r) for r in trace.rounds]
-    if not any(candidates for candidates, _, _ in rounds):
-        return "no_retrieval"
+    place = furthest(trace, relevant, need=need)
+    return "no_retrieval" if place is None else ERROR_CLASSES[place]
+
+
+def furthest(trace: Trace, relevant: AbstractSet[str], *, need: Literal["any", "all"] = "any") -> Reached | None:
+    """How far the evidence of a question came, right or wrong; ``None`` without gold pages or without retrieval.
+
+    Parameters
+    ----------
+    need : ``any``: the gold page that came furthest; ``all``: the one that was lost first
+    """
+    if not relevant or not any(r.stage1 or r.filter.kept or r.shown for r in trace.rounds):
+        return None
+    rounds = [gold_by_stage(r, relevant) for r in trace.rounds]
     reached = [_reached(page, rounds) for page in relevant]
-    place = max(reached) if need == "any" else min(reached)
-    return ERROR_CLASSES[place]
+    return max(reached) if need == "any" else min(reached)
+
+
+def error_classes(
+    traces: Sequence[Trace],
+    relevant: Mapping[str, AbstractSet[str]] | None = None,
+    *,
+    need: Literal["any", "all"] = "any",
+    suspect: Mapping[str, str] | None = None,
+) -> dict[str, ErrorClass]:
+    """Question id to class of every wrong answer of one system; parameters as in :func:`error_taxonomy`."""
+    require_one_arm(traces)
+    doubtful = suspect or {}
+    return {
+        t.question.id: classify_error(t, gold_of(t, relevant), need=need, suspect=t.question.id in doubtful)
+        for t in traces
+        if not score(t)
+    }
 
 
 def error_taxonomy(
@@ -133,50 +174,86 @@ def error_taxonomy(
     relevant: Mapping[str, AbstractSet[str]] | None = None,
     *,
     need: Literal["any", "all"] = "any",
+    suspect: Mapping[str, str] | None = None,
     confidence: float = 0.95,
 ) -> ErrorTaxonomy:
     """Count the classes over all wrong answers of one system.
 
-    ``relevant`` maps question ids to gold pages; without it the gold pages of the questions are
-    used. Classes without a case are left out, except the five that say where evidence was lost.
+    Parameters
+    ----------
+    traces : one a question, all of one system and settings
+    relevant : question id to gold pages; without it the gold pages of the questions are used
+    need : see :func:`classify_error`
+    suspect : question id to the reason why its gold option is in doubt; questions without a trace are no matter
+    confidence : of the Wilson intervals
+
+    Notes
+    -----
+    Classes without a case are left out, except the five that say where evidence was lost.
     """
-    require_one_arm(traces)
-    counts = dict.fromkeys(ERROR_CLASSES, 0)
-    for trace in traces:
-        if not score(trace):
-            gold = frozenset(trace.question.gold_pages) if relevant is None else relevant.get(trace.question.id, set())
-            counts[classify_error(trace, gold, need=need)] += 1
-    wrong = sum(counts.values())
+    classes = error_classes(traces, relevant, need=need, suspect=suspect)
+    counts = Counter(classes.values())
+    doubtful = [t for t in traces if classes.get(t.question.id) == "suspect_gold"]
+    otherwise = Counter(classify_error(t, gold_of(t, relevant), need=need) for t in doubtful)
+    reasons = Counter((suspect or {})[t.question.id] for t in doubtful)
+    wrong = len(classes)
     rows = []
     for name in ERROR_CLASSES:
-        if counts[name] or name in ERROR_CLASSES[: len(_Reached)]:
+        if counts[name] or otherwise[name] or name in ERROR_CLASSES[: len(Reached)]:
             low, high = wilson(counts[name], wrong, confidence=confidence)
             share = counts[name] / wrong if wrong else 0.0
-            rows.append(ErrorRow(error_class=name, count=counts[name], share=share, low=low, high=high))
+            row = ErrorRow(
+                error_class=name, count=counts[name], share=share, low=low, high=high, suspect=otherwise[name]
+            )
+            rows.append(row)
     first = traces[0]
     return ErrorTaxonomy(
-        system=first.system, profile=first.profile, n=len(traces), wrong=wrong, need=need, rows=tuple(rows)
+        system=first.system,
+        profile=first.profile,
+        n=len(traces),
+        wrong=wrong,
+        need=need,
+        rows=tuple(rows),
+        suspect_reasons=dict(sorted(reasons.items())),
     )
 
 
-_Stages = tuple[frozenset[str], frozenset[str], frozenset[str]]
+def gold_of(trace: Trace, relevant: Mapping[str, AbstractSet[str]] | None) -> AbstractSet[str]:
+    """Gold pages of a question: those of ``relevant`` where it is given, else the question's own."""
+    return frozenset(trace.question.gold_pages) if relevant is None else relevant.get(trace.question.id, frozenset())
 
 
-def _pages_by_stage(round_: Round) -> _Stages:
-    """Pages among the candidates, kept, and shown; each contains the next, whatever the arm stored."""
-    shown = frozenset(page_of(i) for i in round_.shown)
-    kept = shown | {page_of(i) for i in round_.filter.kept}
-    return kept | {page_of(hit.page_id) for hit in round_.stage1}, kept, shown
+class GoldByStage(NamedTuple):
+    """The gold pages that came into each stage of one round; each set contains the next."""
+
+    candidates: frozenset[str]
+    kept: frozenset[str]
+    shown: frozenset[str]
 
 
-def _reached(page: str, rounds: Sequence[_Stages]) -> _Reached:
-    _, last_kept, last_shown = rounds[-1]
-    if page in last_shown:
-        return _Reached.MISREAD
-    if any(page in shown or (page in kept and page not in last_kept) for _, kept, shown in rounds[:-1]):
-        return _Reached.ROUND_DRIFT
-    if page in last_kept:
-        return _Reached.NOT_SHOWN
-    if any(page in candidates for candidates, _, _ in rounds):
-        return _Reached.FILTER_MISS
-    return _Reached.RETRIEVAL_MISS
+def gold_by_stage(round_: Round, relevant: AbstractSet[str]) -> GoldByStage:
+    """Gold pages among the candidates, kept by the filter, and shown; a chunk stands for its page.
+
+    What was shown counts as kept, and what was kept as a candidate, whatever the arm stored.
+    """
+    starts = tuple(relevant)
+
+    def among(ids: Iterable[str]) -> frozenset[str]:
+        return frozenset(page for i in ids if i.startswith(starts) and (page := page_of(i)) in relevant)
+
+    shown = among(round_.shown)
+    kept = shown | among(round_.filter.kept)
+    return GoldByStage(kept | among(hit.page_id for hit in round_.stage1), kept, shown)
+
+
+def _reached(page: str, rounds: Sequence[GoldByStage]) -> Reached:
+    last = rounds[-1]
+    if page in last.shown:
+        return Reached.SHOWN
+    if any(page in r.shown or (page in r.kept and page not in last.kept) for r in rounds[:-1]):
+        return Reached.DRIFTED
+    if page in last.kept:
+        return Reached.NOT_SHOWN
+    if any(page in r.candidates for r in rounds):
+        return Reached.DROPPED
+    return Reached.NOT_FOUND

@@ -14,7 +14,6 @@ from medvrag_core.evaluation.latency import LatencyRow
 from medvrag_core.evaluation.retrieval import RetrievalReport
 from medvrag_core.evaluation.rounds import PAPER_ROUNDS, RoundsRow
 from medvrag_core.evaluation.scoring import AccuracyReport
-from medvrag_core.evaluation.statistics import PairedComparison
 from medvrag_core.evaluation.taxonomy import ErrorTaxonomy
 from medvrag_core.records import Page
 from medvrag_core.views.markup import escape
@@ -29,6 +28,7 @@ ERROR_LABELS = {
     "not_shown": "Not shown: kept, but ranked below the pages shown",
     "round_drift": "Round drift: lost after a refined query",
     "misread": "Misread: shown, answer still wrong",
+    "suspect_gold": "Suspect gold: the right option is in doubt",
     "no_retrieval": "System retrieves nothing",
     "unlabeled": "No gold page known",
     "unparsed": "Reply without a readable answer",
@@ -76,37 +76,6 @@ def accuracy_by_arm(reports: Sequence[AccuracyReport], *, chance: float | None =
     figure.update_xaxes(title="accuracy (% of questions), with 95% Wilson interval", range=[0, 100])
     figure.update_yaxes(autorange="reversed", type="category")
     return titled(figure, "Accuracy by arm", caption, height=180 + ROW_HEIGHT * len(reports))
-
-
-def paired_differences(comparisons: Sequence[PairedComparison], *, caption: str = "") -> go.Figure:
-    """Forest plot of paired differences with bootstrap intervals; zero is "no difference"."""
-    import plotly.graph_objects as go
-
-    figure = go.Figure(
-        go.Scatter(
-            x=[c.difference for c in comparisons],
-            y=[f"{escape(c.b)}<br>over {escape(c.a)}" for c in comparisons],
-            mode="markers+text",
-            marker={"size": 10, "symbol": "square", "color": BLUE},
-            text=[f"{c.difference:+.1f}  (won {c.won}, lost {c.lost}, p = {c.p_value:.3f})" for c in comparisons],
-            textposition="top center",
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [c.high - c.difference for c in comparisons],
-                "arrayminus": [c.difference - c.low for c in comparisons],
-                "color": BLUE,
-            },
-            customdata=[[c.low, c.high, c.n] for c in comparisons],
-            hovertemplate="%{y}<br>%{x:+.1f} points [%{customdata[0]:+.1f}, %{customdata[1]:+.1f}]"
-            "<br>n = %{customdata[2]}<extra></extra>",
-            showlegend=False,
-        )
-    )
-    figure.add_vline(x=0, line={"color": GRAY, "width": 1.5})
-    figure.update_xaxes(title="difference in accuracy (points), with paired bootstrap interval")
-    figure.update_yaxes(autorange="reversed", type="category")
-    return titled(figure, "Paired differences", caption, height=180 + (ROW_HEIGHT + 10) * len(comparisons))
 
 
 def rounds_distribution(rows: Sequence[RoundsRow], *, paper: bool = True, caption: str = "") -> go.Figure:
