@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.estimands import ESTIMANDS, Arm, Pairs, paired, set_weights
+from medvrag_core.evaluation.estimands import ESTIMANDS, Arm, Pairs, arm_of, paired, set_weights
 from medvrag_core.evaluation.power import FlipRate, flip_rate
 from medvrag_core.evaluation.preregistration import Registered
 from medvrag_core.evaluation.proportions import detectable_difference, holm, mcnemar
@@ -26,7 +27,8 @@ from medvrag_core.evaluation.resampling import (
     standard_error,
     t_interval,
 )
-from medvrag_core.records import Record
+from medvrag_core.records import Record, Trace
+from medvrag_core.settings import EvaluationSettings
 
 Verdict = Literal["difference", "small_difference", "equivalent", "inconclusive"]
 Adjustment = Literal["holm", "bonferroni", "none"]
@@ -81,7 +83,7 @@ class Contrast(Record):
     estimates: tuple[Effect, ...] = Field(description="macro, then question_weighted")
     sets: tuple[Effect, ...]
     rules: Rules
-    family: str = Field("", description="pre-registered family; empty for an exploratory contrast")
+    family: str = Field("", description="family that p-values are adjusted over; empty for a contrast by itself")
     family_size: int = Field(1, description="contrasts of the family")
     adjustment: Adjustment = Field("none", description="of the two estimates")
     sets_adjusted_for: int = Field(description="tests that the adjusted p-values of the sets count")
@@ -138,6 +140,45 @@ def contrast_family(
     return result
 
 
+def steps(arms: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Each arm over the one before it, then the last over the first (the paper's Table 1 read downwards).
+
+    >>> list(steps(["text", "pages", "loop"]).values())
+    [('text', 'pages'), ('pages', 'loop'), ('text', 'loop')]
+    """
+    names = list(arms)
+    pairs = [*pairwise(names), *([(names[0], names[-1])] if len(names) > 2 else [])]
+    return {f"{b} over {a}": (a, b) for a, b in pairs}
+
+
+def compare_arms(
+    arms: Mapping[str, Sequence[Trace]],
+    pairs: Mapping[str, tuple[str, str]],
+    settings: EvaluationSettings,
+    *,
+    family: str,
+) -> list[Contrast]:
+    """Contrasts of one family straight from the traces of single runs, in the order of ``pairs``.
+
+    Parameters
+    ----------
+    arms : traces by name of the arm
+    pairs : name of a contrast to its arms ``(a, b)``; see :func:`steps`
+    settings : confidence, resamples and seed
+    family : what the p-values are adjusted over, for the reader
+
+    Raises
+    ------
+    InputError : a pair names an arm that is not there, or the arms of a pair answered different questions
+    """
+    unknown = sorted({name for pair in pairs.values() for name in pair} - arms.keys())
+    if unknown:
+        raise InputError(f"no traces of arm '{unknown[0]}'", way_out=f"choose among {', '.join(arms)}")
+    rules = Rules(alpha=1 - settings.confidence, resamples=settings.bootstrap_samples, seed=settings.seed)
+    made = {name: arm_of([traces]) for name, traces in arms.items()}
+    return list(contrast_family(made, pairs, rules, family=family).values())
+
+
 def registered_contrast(a: Arm, b: Arm, others: Mapping[str, Arm], registered: Registered) -> Contrast:
     """The contrast of two arms as a pre-registration has it, with every departure from it told.
 
@@ -189,7 +230,7 @@ def _contrast(a: Arm, b: Arm, rules: Rules) -> Contrast:
     for row, name in enumerate([*ESTIMANDS, *pairs.names]):
         single = row - len(ESTIMANDS)
         part = pairs if single < 0 else pairs.within(single)
-        exact = single >= 0 and a.runs == b.runs == 1
+        exact = a.runs == b.runs == 1 and (single >= 0 or sets == 1)
         p_value = _mcnemar(part) if exact else float(flips[row])
         own = weights[row] if single < 0 else np.ones(1)
         effects.append(_effect(name, part, own, draws[:, row], p_value, rules, exact=exact))

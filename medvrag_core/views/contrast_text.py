@@ -12,7 +12,8 @@ VERDICTS: dict[Verdict, str] = {
     "equivalent": "no meaningful difference",
     "inconclusive": "no evidence either way",
 }
-_NAMES = {"macro": "macro", "question_weighted": "question-weighted"}
+NAMES = {"macro": "macro", "question_weighted": "question-weighted"}
+_TESTS = {"mcnemar": "exact McNemar", "sign_flip": "sign flips of question means within sets"}
 
 
 def contrast_text(found: Contrast) -> str:
@@ -27,11 +28,11 @@ def contrast_text(found: Contrast) -> str:
         *(_row(effect) for effect in (*found.estimates, *found.sets)),
         f"equivalence within {found.rules.margin:g} point(s), TOST, {1 - 2 * found.rules.alpha:.0%} interval",
         *(
-            f"  {_name(e):20}p = {_p(e.equivalence_p)} [{e.equivalence_low:+.2f}, {e.equivalence_high:+.2f}]: "
+            f"  {_name(e):20}p = {p_text(e.equivalence_p)} [{e.equivalence_low:+.2f}, {e.equivalence_high:+.2f}]: "
             f"{VERDICTS[e.verdict]}"
             for e in found.estimates
         ),
-        _tests(found),
+        tests_text(found),
     ]
     if not all(e.agree for e in (*found.estimates, *found.sets)):
         lines.append("* test and bootstrap disagree about 0; the widest interval is shown")
@@ -66,7 +67,7 @@ def power_text(plan: PowerPlan) -> str:
     for row in plan.rows:
         found = "-" if row.detectable is None else f"{row.detectable:.1f}"
         lines.append(
-            f"  {row.discordance:>7.1%}  {plain(_NAMES.get(row.what, row.what)):20}{row.n:>6,}{row.effective_n:>12,.0f}"
+            f"  {row.discordance:>7.1%}  {plain(NAMES.get(row.what, row.what)):20}{row.n:>6,}{row.effective_n:>12,.0f}"
             f"{row.power:>14.2f}{found:>20}{row.questions_needed:>9,}"
         )
     if plan.preregistration:
@@ -79,26 +80,27 @@ def _row(e: Effect) -> str:
     found = "-" if e.detectable is None else f"{e.detectable:.1f}"
     return (
         f"  {_name(e):20}{e.n:>6,}{100 * e.accuracy_a:>8.2f}{100 * e.accuracy_b:>8.2f}{e.won:>6}{e.lost:>6}"
-        f"{e.difference:>+8.2f}  {interval:18}{_p(e.p_value):>8}{_p(e.p_adjusted):>8}{e.discordance:>8.1%}{found:>7}"
+        f"{e.difference:>+8.2f}  {interval:18}{p_text(e.p_value):>8}"
+        f"{p_text(e.p_adjusted):>8}{e.discordance:>8.1%}{found:>7}"
     )
 
 
 def _name(e: Effect) -> str:
-    return plain(_NAMES.get(e.name, e.name))
+    return plain(NAMES.get(e.name, e.name))
 
 
-def _p(p: float) -> str:
+def p_text(p: float) -> str:
+    """A p-value with four decimals, never 0."""
     return "<.0001" if p < 1e-4 else f"{p:.4f}"
 
 
-def _tests(found: Contrast) -> str:
-    single = {"mcnemar": "exact McNemar", "sign_flip": "sign flips of question means"}[found.sets[0].test]
+def tests_text(found: Contrast) -> str:
+    """Which tests were made, and over what their p-values are adjusted."""
+    estimates, single = (_TESTS[effects[0].test] for effects in (found.estimates, found.sets))
     if found.family:
         how = {"holm": "Holm over", "bonferroni": "times the size of", "none": "not adjusted in"}[found.adjustment]
-        adjusted = f"{how} family '{plain(found.family)}' of {found.family_size} contrast(s) for each estimand"
+        adjusted = f"{how} family '{plain(found.family)}' of {found.family_size} contrast(s) for each mean"
     else:
-        adjusted = "none for the estimands"
-    return (
-        f"tests: sign flips within sets for the estimands, {single} a set; adjustment: {adjusted}, "
-        f"{found.sets_adjusted_for} test(s) of sets"
-    )
+        adjusted = "none for the means"
+    tests = single if estimates == single else f"{estimates} for the means, {single} a set"
+    return f"tests: {tests}; adjustment: {adjusted}, {found.sets_adjusted_for} test(s) of sets"

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from medvrag_core.evaluation.claims import Claim
 from medvrag_core.evaluation.latency import LatencyRow
-from medvrag_core.evaluation.proportions import holm
 from medvrag_core.evaluation.retrieval import RetrievalReport
 from medvrag_core.evaluation.scoring import AccuracyReport
-from medvrag_core.evaluation.statistics import PairedComparison
 from medvrag_core.evaluation.taxonomy import ErrorTaxonomy
 from medvrag_core.views.figures import ERROR_LABELS
 from medvrag_core.views.markup import escape
@@ -63,26 +61,6 @@ def arms_table(reports: Sequence[AccuracyReport], *, caption: str = "") -> HtmlT
         rows,
         caption=caption,
     )
-
-
-def comparisons_table(comparisons: Sequence[PairedComparison], *, caption: str = "") -> HtmlTable:
-    """Paired tests with Holm-adjusted p-values over the rows of this table."""
-    adjusted = holm([c.p_value for c in comparisons])
-    rows = [
-        [
-            f"{c.b} over {c.a}",
-            Number(str(c.n)),
-            Number(f"{c.won} / {c.lost}"),
-            Number(f"{c.difference:+.1f}"),
-            Number(f"[{c.low:+.1f}, {c.high:+.1f}]"),
-            Number(_p(c.p_value)),
-            Number(_p(p)),
-            Number("–" if c.detectable is None else f"{c.detectable:.1f}"),
-        ]
-        for c, p in zip(comparisons, adjusted, strict=True)
-    ]
-    columns = ["comparison", "n", "won / lost", "points", "95% interval", "exact p", "Holm p", "detectable points"]
-    return HtmlTable(columns, rows, caption=caption)
 
 
 def latency_table(rows: Sequence[LatencyRow], *, caption: str = "") -> HtmlTable:
@@ -169,7 +147,3 @@ def _cell(value: object) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}%"
-
-
-def _p(value: float) -> str:
-    return "<0.001" if value < 0.001 else f"{value:.3f}"

@@ -132,7 +132,7 @@ def test_the_two_estimands_can_disagree() -> None:
 
 def test_seeds_are_averaged_within_the_question() -> None:
     rng = np.random.default_rng(4)
-    sets = ["s"] * 400
+    sets = ["s"] * 300 + ["t"] * 100
     a = arm("a", sets, rng.random((1, 400)) < 0.6)
     b = arm("b", sets, a.right ^ (rng.random((1, 400)) < 0.1))
     once = contrast(a, b, QUICK)

@@ -8,7 +8,6 @@ from medvrag_core.evaluation.latency import LatencyRow
 from medvrag_core.evaluation.retrieval import RetrievalReport
 from medvrag_core.evaluation.rounds import RoundsRow
 from medvrag_core.evaluation.scoring import AccuracyReport
-from medvrag_core.evaluation.statistics import PairedComparison
 from medvrag_core.evaluation.taxonomy import ERROR_CLASSES, ErrorRow, ErrorTaxonomy
 from medvrag_core.records import Page
 from medvrag_core.views import figures
@@ -18,10 +17,6 @@ NAME = "<b>arm</b>"
 ARM = AccuracyReport(
     system=NAME, profile="cpu", n=10, expected=12, missing=2, correct=6, wrong=3, unparsed=1, errors=0,
     accuracy=0.6, unparsed_rate=0.1, error_rate=0.0, low=0.3, high=0.83, complete=False,
-)  # fmt: skip
-PAIR = PairedComparison(
-    a="base", b=NAME, n=10, correct_a=5, correct_b=6, accuracy_a=0.5, accuracy_b=0.6, won=2, lost=1, difference=10.0,
-    low=-20.0, high=40.0, confidence=0.95, p_value=1.0, discordance=0.3, detectable=None,
 )  # fmt: skip
 ROWS = [
     LatencyRow(step="ann", label="ANN", n=3, median=0.002, p10=0.001, p25=0.001, p75=0.003, p90=0.004, paper=0.0019),
@@ -41,7 +36,6 @@ ROUNDS = [RoundsRow(rounds=1, n=8, share=0.8, correct=6, accuracy=0.75, low=0.4,
 
 FIGURES = {
     "accuracy_by_arm": lambda c: figures.accuracy_by_arm([ARM], chance=0.25, caption=c),
-    "paired_differences": lambda c: figures.paired_differences([PAIR], caption=c),
     "rounds_distribution": lambda c: figures.rounds_distribution(ROUNDS, caption=c),
     "latency_bars": lambda c: figures.latency_bars(ROWS, caption=c),
     "recall_curve": lambda c: figures.recall_curve({NAME: RETRIEVAL}, caption=c),
@@ -76,8 +70,6 @@ def test_values_are_drawn_as_they_were_measured() -> None:
     assert list(bar.x) == [60.0]
     assert bar.error_x.array[0] == pytest.approx(23.0)
     assert "6 of 10, incomplete" in bar.text[0]
-    pair = figures.paired_differences([PAIR]).data[0]
-    assert (pair.x[0], pair.error_x.array[0], pair.error_x.arrayminus[0]) == (10.0, 30.0, 30.0)
     ours, paper = figures.latency_bars(ROWS).data
     assert (list(ours.x), list(paper.x)) == ([0.002], [0.0019])  # a step never timed draws nothing
     assert [trace.name for trace in figures.score_scatter([1.0], [1.0], ["g"], gold=["g"]).data] == ["gold page"]

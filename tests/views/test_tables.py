@@ -8,14 +8,12 @@ from medvrag_core.evaluation.claims import load_claims
 from medvrag_core.evaluation.latency import LatencyRow
 from medvrag_core.evaluation.retrieval import RetrievalReport
 from medvrag_core.evaluation.scoring import AccuracyReport
-from medvrag_core.evaluation.statistics import PairedComparison
 from medvrag_core.evaluation.taxonomy import ErrorRow, ErrorTaxonomy
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import (
     HtmlTable,
     arms_table,
     claims_table,
-    comparisons_table,
     latency_table,
     retrieval_table,
     seconds,
@@ -41,19 +39,6 @@ def test_arms_show_counts_intervals_and_incompleteness() -> None:
     html = arms_table([arm]).html
     for part in ("5 of 10", "50.0%", "[23.7%, 76.3%]", "10.0%", "20.0%", "no (10 of 12 questions, 2 errors)"):
         assert part in html
-
-
-def test_comparisons_carry_adjusted_p_values() -> None:
-    def pair(p: float) -> PairedComparison:
-        return PairedComparison(
-            a="a", b="b", n=100, correct_a=63, correct_b=72, accuracy_a=0.63, accuracy_b=0.72, won=12, lost=3,
-            difference=9.0, low=2.0, high=16.0, confidence=0.95, p_value=p, discordance=0.15, detectable=10.8,
-        )  # fmt: skip
-
-    html = comparisons_table([pair(0.031), pair(0.0001)]).html
-    for part in ("12 / 3", "+9.0", "[+2.0, +16.0]", "0.031", "&lt;0.001", "10.8"):
-        assert part in html
-    assert comparisons_table([]).html.count("<td") == 0
 
 
 def test_latency_stands_beside_the_paper_and_unknown_times_are_dashes() -> None:

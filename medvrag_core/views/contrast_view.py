@@ -1,0 +1,140 @@
+"""Contrasts of arms as a table and as a figure: both means, every set, and all that a reader needs to judge them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from medvrag_core.evaluation.contrasts import Contrast, Effect
+from medvrag_core.views.contrast_text import VERDICTS, p_text, tests_text
+from medvrag_core.views.markup import escape
+from medvrag_core.views.tables import HtmlTable, Number
+from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, titled
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_ONE_SET = "one set of questions, so the mean of sets is the mean of questions"
+
+
+def contrasts_table(contrasts: Sequence[Contrast], *, sets: bool = True, caption: str = "") -> HtmlTable:
+    """Both means of every contrast, and every set below; where there is one set they coincide and stand once.
+
+    Parameters
+    ----------
+    contrasts : of one family, under the same rules
+    sets : show the rows of single sets
+    """
+    rows: list[list[object]] = []
+    for found in contrasts:
+        shown = [*_means(found), *(found.sets if sets and len(found.sets) > 1 else ())]
+        rows += [[f"{found.b} over {found.a}", *_cells(effect)] for effect in shown]
+    columns = [
+        "comparison",
+        "mean over",
+        "n",
+        "accuracy (%)",
+        "won / lost",
+        "points",
+        f"{_confidence(contrasts)} interval",
+        "p",
+        "adjusted p",
+        "detectable",
+        "equivalence p",
+        "reading",
+    ]
+    return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, *_notes(contrasts)))))
+
+
+def contrast_figure(contrasts: Sequence[Contrast], *, caption: str = "") -> go.Figure:
+    """Differences with their intervals, zero and the margin marked; two points a contrast where the means differ."""
+    import plotly.graph_objects as go
+
+    drawn = [(place, effect) for place, found in enumerate(contrasts) for effect in _means(found)]
+    several = any(len(found.sets) > 1 for found in contrasts)
+    figure = go.Figure()
+    for name, color, shift in (("macro", BLUE, -0.18), ("question_weighted", ORANGE if several else BLUE, 0.18)):
+        mine = [(place, effect) for place, effect in drawn if effect.name == name]
+        if mine:
+            figure.add_scatter(
+                x=[e.difference for _, e in mine],
+                y=[place + (shift if len(contrasts[place].sets) > 1 else 0) for place, _ in mine],
+                mode="markers+text",
+                name={"macro": "mean of sets", "question_weighted": "mean of questions"}[name],
+                marker={"size": 9, "symbol": "square", "color": color},
+                text=[
+                    f"{e.difference:+.1f}  (won {e.won}, lost {e.lost}, adjusted p {p_text(e.p_adjusted)})"
+                    for _, e in mine
+                ],
+                textposition="top center",
+                textfont={"size": 11},
+                error_x={
+                    "type": "data",
+                    "symmetric": False,
+                    "array": [e.high - e.difference for _, e in mine],
+                    "arrayminus": [e.difference - e.low for _, e in mine],
+                    "color": color,
+                },
+                customdata=[[e.low, e.high, e.n, VERDICTS[e.verdict]] for _, e in mine],
+                hovertemplate="%{x:+.2f} points [%{customdata[0]:+.2f}, %{customdata[1]:+.2f}]"
+                "<br>n = %{customdata[2]}, %{customdata[3]}<extra>%{fullData.name}</extra>",
+                showlegend=several,
+            )
+    figure.add_vline(x=0, line={"color": GRAY, "width": 1.5})
+    if contrasts:
+        margin = contrasts[0].rules.margin
+        figure.add_vrect(x0=-margin, x1=margin, fillcolor=GRAY, opacity=0.15, line_width=0, layer="below")
+        title = f"difference in accuracy (points), {_confidence(contrasts)} interval; band: ±{margin:g}"
+        figure.update_xaxes(title=title)
+    figure.update_yaxes(
+        range=[len(contrasts) - 0.4, -0.6],
+        tickvals=list(range(len(contrasts))),
+        ticktext=[f"{escape(c.b)}<br>over {escape(c.a)}<br>n = {c.n:,}" for c in contrasts],
+        showgrid=False,
+        zeroline=False,
+        title="",
+    )
+    height = 190 + (2 * ROW_HEIGHT if several else ROW_HEIGHT + 22) * len(contrasts)
+    return titled(figure, "Paired differences", caption, height=height)
+
+
+def _means(found: Contrast) -> Iterator[Effect]:
+    """Both means, or one where the other could only repeat it."""
+    yield from found.estimates if len(found.sets) > 1 else found.estimates[1:]
+
+
+def _cells(e: Effect) -> list[object]:
+    numbers = (
+        f"{e.n:,}",
+        f"{100 * e.accuracy_a:.1f} → {100 * e.accuracy_b:.1f}",
+        f"{e.won} / {e.lost}",
+        f"{e.difference:+.1f}",
+        f"[{e.low:+.1f}, {e.high:+.1f}]{'' if e.agree else '*'}",
+        p_text(e.p_value),
+        p_text(e.p_adjusted),
+        "–" if e.detectable is None else f"{e.detectable:.1f}",
+        p_text(e.equivalence_p),
+    )
+    over = {"macro": "sets", "question_weighted": "questions"}.get(e.name, e.name)
+    return [over, *map(Number, numbers), VERDICTS[e.verdict]]
+
+
+def _notes(contrasts: Sequence[Contrast]) -> Iterator[str]:
+    if not contrasts:
+        yield "no comparison"
+        return
+    if all(len(found.sets) == 1 for found in contrasts):
+        yield _ONE_SET
+    yield from dict.fromkeys(map(tests_text, contrasts))
+    yield from dict.fromkeys(f"equivalence within {found.rules.margin:g} point(s) (TOST)" for found in contrasts)
+    yield "detectable: smallest true difference in points found with 80% power"
+    if not all(effect.agree for found in contrasts for effect in (*found.estimates, *found.sets)):
+        yield "* test and bootstrap disagree about 0, the widest interval is shown"
+    if any(found.preregistration for found in contrasts):
+        yield from dict.fromkeys(f"pre-registration sha256 {found.preregistration}" for found in contrasts)
+    else:
+        yield "no pre-registration: exploratory"
+
+
+def _confidence(contrasts: Sequence[Contrast]) -> str:
+    return f"{1 - contrasts[0].rules.alpha:.0%}" if contrasts else ""
