@@ -148,7 +148,7 @@ def furthest(trace: Trace, relevant: AbstractSet[str], *, need: Literal["any", "
     if not relevant or not any(r.stage1 or r.filter.kept or r.shown for r in trace.rounds):
         return None
     rounds = [gold_by_stage(r, relevant) for r in trace.rounds]
-    reached = [_reached(page, rounds) for page in relevant]
+    reached = [reached_by(page, rounds) for page in relevant]
     return max(reached) if need == "any" else min(reached)
 
 
@@ -246,7 +246,8 @@ def gold_by_stage(round_: Round, relevant: AbstractSet[str]) -> GoldByStage:
     return GoldByStage(kept | among(hit.page_id for hit in round_.stage1), kept, shown)
 
 
-def _reached(page: str, rounds: Sequence[GoldByStage]) -> Reached:
+def reached_by(page: str, rounds: Sequence[GoldByStage]) -> Reached:
+    """How far one gold page came over the rounds of a question, at least one."""
     last = rounds[-1]
     if page in last.shown:
         return Reached.SHOWN
