@@ -214,10 +214,22 @@ class LoopSettings(StageSettings):
 
 
 class TextSettings(StageSettings):
-    """The text-chunk arm."""
+    """The text-chunk arms: what ranks the chunks, and how many of them a reader gets."""
 
-    encoder: Literal["embedded", "bge"] = "embedded"
-    model: str = Field("all-MiniLM-L6-v2", description="weights; for bge a hub id")
+    retriever: Literal["dense", "bm25", "fused"] = Field(
+        "dense", description="fused: reciprocal rank fusion of bm25 and dense, constant 60"
+    )
+    encoder: Literal["embedded", "bge", "medcpt"] = Field("embedded", description="of the dense retriever")
+    model: str = Field("all-MiniLM-L6-v2", description="its weights; for bge and medcpt a hub id or a folder")
+    passage_model: str = Field("", description="weights of medcpt's article encoder; `model` encodes its queries")
+    reranker: Literal["none", "embedded", "cross_encoder"] = Field(
+        "none", description="embedded: late interaction of query and chunk in the vectors of the embedded page encoder"
+    )
+    rerank_model: str = Field("", description="weights of the cross_encoder, a hub id or a folder")
+    rerank_depth: int = Field(
+        100, ge=1, description="best chunks of the retriever that are ranked anew; no other stays"
+    )
+    device: str = Field("cpu", description="of bge, medcpt and the cross_encoder")
     chunk_tokens: int = 512
     overlap_tokens: int = 64
     chunks_shown: int = 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from medvrag_core.encoders.base import PageEncoder
-from medvrag_core.encoders.text import BgeTextEncoder, TextEncoder
+from medvrag_core.encoders.text import TextEncoder
 from medvrag_core.settings import EncoderSettings, TextSettings
 
 
@@ -19,9 +19,11 @@ def make_page_encoder(settings: EncoderSettings) -> PageEncoder:
 
 
 def make_text_encoder(settings: TextSettings) -> TextEncoder:
-    """The passage encoder of the text-only arm."""
-    if settings.encoder == "bge":
-        return BgeTextEncoder(settings)
-    from medvrag_core.encoders.minilm import MiniLmTextEncoder
+    """The passage encoder of the dense text arms; opens no weights yet."""
+    if settings.encoder == "embedded":
+        from medvrag_core.encoders.minilm import MiniLmTextEncoder
 
-    return MiniLmTextEncoder()
+        return MiniLmTextEncoder()
+    from medvrag_core.encoders.transformer import TransformerTextEncoder
+
+    return TransformerTextEncoder(settings)

@@ -136,8 +136,8 @@ class MiniLmTextEncoder(TextEncoder):
         """Weights and pooling."""
         return f"{NAME}-{_WEIGHTS_SHA256[:12]}-mean"
 
-    def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See :class:`TextEncoder`."""
+    def encode_passages(self, texts: Sequence[str], titles: Sequence[str] = ()) -> NDArray[np.float32]:
+        """See :class:`TextEncoder`; titles do not count."""
         rows = np.zeros((len(texts), WIDTH), dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
             row[:] = self.encode_query(text)

@@ -1,0 +1,210 @@
+"""BGE, MedCPT and cross-encoders on transformers. They need the extra ``gpu``, though a CPU runs them too, slowly.
+
+Weights are data: no code that lies beside them is run. Nothing here was run on a GPU yet; tests run these classes
+on tiny models of random weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medvrag_core.encoders.minilm import unit_rows
+from medvrag_core.encoders.text import TextEncoder
+from medvrag_core.errors import MedvragError, SettingsError
+from medvrag_core.settings import TextSettings
+
+VERSION = 1
+_AT_ONCE = 32
+_PASSAGE_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How an encoder wants its texts, beside its weights.
+
+    Attributes
+    ----------
+    query_prefix : stands before every query and before no passage
+    query_tokens : longest query; a passage may have 512
+    titles : passages are pairs of title and text
+    unit : vectors are scaled to length 1; else their length has a say in the dot product
+    """
+
+    query_prefix: str
+    query_tokens: int
+    titles: bool
+    unit: bool
+
+
+RECIPES: dict[str, Recipe] = {
+    "bge": Recipe("Represent this sentence for searching relevant passages: ", 512, titles=False, unit=True),
+    "medcpt": Recipe("", 64, titles=True, unit=False),
+}
+"""From the model cards of BAAI/bge-large-en-v1.5 (the paper's text baseline), and of ncbi/MedCPT-Query-Encoder and
+ncbi/MedCPT-Article-Encoder. Both take the last hidden state of [CLS]."""
+
+
+class TransformerTextEncoder(TextEncoder):
+    """One [CLS] vector a text, under the recipe of ``settings.encoder``; weights are opened on first use."""
+
+    def __init__(self, settings: TextSettings) -> None:
+        self._name = settings.encoder
+        self._recipe = RECIPES[settings.encoder]
+        self._device = settings.device
+        self._query_weights = settings.model
+        # The recipe with titles is the one whose passages have an encoder of their own.
+        self._passage_weights = settings.passage_model if self._recipe.titles else settings.model
+
+    @property
+    def fingerprint(self) -> str:
+        """Weights of both sides and the recipe; the device does not count."""
+        return f"{self._name}-{VERSION} {self._query_weights} {self._passage_weights} {self._recipe}"
+
+    def encode_passages(self, texts: Sequence[str], titles: Sequence[str] = ()) -> NDArray[np.float32]:
+        """See :class:`TextEncoder`."""
+        if not self._recipe.titles:
+            return self._encode(self._passage_model, [texts], _PASSAGE_TOKENS)
+        return self._encode(self._passage_model, [titles or [""] * len(texts), texts], _PASSAGE_TOKENS)
+
+    def encode_query(self, text: str) -> NDArray[np.float32]:
+        """See :class:`TextEncoder`."""
+        prefixed = [self._recipe.query_prefix + text]
+        vector: NDArray[np.float32] = self._encode(self._query_model, [prefixed], self._recipe.query_tokens)[0]
+        return vector
+
+    @cached_property
+    def _query_model(self) -> Pretrained:
+        return open_pretrained("AutoModel", self._query_weights, self._device, field="text.model")
+
+    @cached_property
+    def _passage_model(self) -> Pretrained:
+        if self._passage_weights == self._query_weights:
+            return self._query_model
+        return open_pretrained("AutoModel", self._passage_weights, self._device, field="text.passage_model")
+
+    def _encode(self, opened: Pretrained, columns: list[Sequence[str]], tokens: int) -> NDArray[np.float32]:
+        rows = opened.run(columns, tokens, lambda output: output.last_hidden_state[:, 0])
+        return unit_rows(rows) if self._recipe.unit else rows
+
+
+class CrossEncoder:
+    """Scores a query and a passage read together, such as ncbi/MedCPT-Cross-Encoder and BAAI/bge-reranker-large.
+
+    Weights are opened on first use.
+    """
+
+    def __init__(self, settings: TextSettings) -> None:
+        self._weights = settings.rerank_model
+        self._device = settings.device
+
+    @property
+    def fingerprint(self) -> str:
+        """Weights; the device does not count."""
+        return f"cross_encoder-{VERSION} {self._weights}"
+
+    def scores(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
+        """One score a passage, higher is better, float32, shape (len(passages),); pairs are cut at 512 tokens."""
+        columns = [[query] * len(passages), passages]
+        return self._model.run(columns, _PASSAGE_TOKENS, lambda output: output.logits)[:, 0]
+
+    @cached_property
+    def _model(self) -> Pretrained:
+        opened = open_pretrained(
+            "AutoModelForSequenceClassification", self._weights, self._device, field="text.rerank_model"
+        )
+        if opened.model.config.num_labels != 1:
+            raise SettingsError(
+                f"text.rerank_model: '{self._weights}' gives {opened.model.config.num_labels} scores a pair",
+                way_out="name a cross-encoder that gives one, such as ncbi/MedCPT-Cross-Encoder",
+            )
+        return opened
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A tokenizer with its model on a device."""
+
+    name: str
+    tokenizer: Any
+    model: Any
+    device: str
+
+    def run(self, columns: Sequence[Sequence[str]], tokens: int, pick: Callable[[Any], Any]) -> NDArray[np.float32]:
+        """Rows that ``pick`` takes from the output, float32, shape (n, d), computed 32 texts (or pairs) at once.
+
+        Parameters
+        ----------
+        columns : one list of n texts, or two for pairs
+        tokens : longer texts are cut, in a pair the longer one first
+        pick : from the output of the model to a tensor of shape (batch, d)
+
+        Raises
+        ------
+        MedvragError : the model gave a number that is not finite
+        """
+        import torch
+
+        parts = []
+        for batch in _batches(columns):
+            given = self.tokenizer(*batch, padding=True, truncation=True, max_length=tokens, return_tensors="pt")
+            with torch.inference_mode():
+                parts.append(pick(self.model(**given.to(self.device))).float().cpu().numpy())
+        if not parts:
+            return np.zeros((0, self.model.config.hidden_size), dtype=np.float32)
+        rows: NDArray[np.float32] = np.concatenate(parts)
+        if not np.isfinite(rows).all():
+            raise MedvragError(f"'{self.name}' gave numbers that are not finite", way_out="check its weights")
+        return rows
+
+
+def open_pretrained(
+    kind: Literal["AutoModel", "AutoModelForSequenceClassification"], name: str, device: str, *, field: str
+) -> Pretrained:
+    """Tokenizer and model of a hub id or folder, in float32 and without dropout.
+
+    Raises
+    ------
+    SettingsError : ``field`` names nothing, weights of another kind of model, or a device that is not there
+    MedvragError : a package or the weights are missing
+    """
+    if not name:
+        raise SettingsError(f"{field}: names no weights", way_out="set it to a hub id or to a folder")
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise MedvragError(
+            f"{field}: '{name}' needs the package {error.name}", way_out="install the extra 'gpu'"
+        ) from None
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name)
+        model, loaded = getattr(transformers, kind).from_pretrained(name, dtype=torch.float32, output_loading_info=True)
+    except (OSError, ValueError) as error:
+        raise MedvragError(
+            f"{field}: the weights '{name}' cannot be opened ({str(error).strip().splitlines()[0]})",
+            way_out="give the folder that holds them, or a hub id that was fetched (`hf download ID`)",
+        ) from None
+    # transformers fills what the file lacks with random numbers and only warns. [CLS] does not go through the pooler.
+    lacking = [key for key in loaded["missing_keys"] if kind != "AutoModel" or not key.startswith("pooler.")]
+    if lacking:
+        raise SettingsError(
+            f"{field}: '{name}' lacks {len(lacking)} weights of an {kind}, for example {sorted(lacking)[0]}",
+            way_out="name weights that were trained for this use",
+        )
+    try:
+        return Pretrained(name, tokenizer, model.to(device).eval(), device)
+    except (AssertionError, RuntimeError) as error:
+        raise SettingsError(
+            f"text.device: '{device}' cannot be used ({str(error).strip().splitlines()[0]})", way_out="set it to cpu"
+        ) from None
+
+
+def _batches(columns: Sequence[Sequence[str]]) -> Iterator[list[list[str]]]:
+    for start in range(0, len(columns[0]), _AT_ONCE):
+        yield [list(column[start : start + _AT_ONCE]) for column in columns]
