@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from medvrag_core.errors import InputError
+from medvrag_core.evaluation.contrasts import Effect, Rules, contrast
+from medvrag_core.evaluation.estimands import arm_of, one_set, paired, set_by_mapping
 from medvrag_core.evaluation.proportions import wilson
 from medvrag_core.evaluation.scoring import require_one_arm, score
 from medvrag_core.records import Record, Trace
@@ -40,6 +42,20 @@ class RecoveredErrors(Record):
     errors: int = Field(description="wrong in the single-round arm")
     recovered: dict[int, int] = Field(description="of these, right in the iterating arm, by its number of rounds")
     lost: int = Field(description="right in the single-round arm, wrong in the iterating one")
+
+
+class IterationGain(Record):
+    """What later rounds recover and lose against a forced single round, on the questions that went into them.
+
+    These questions chose themselves: a system asks again where it is unsure, so their accuracy says nothing about
+    rounds as such, only the difference to the single round on the same questions does.
+    """
+
+    n: int = Field(description="all questions")
+    answered_at_once: int = Field(description="questions that the iterating arm answered in round 1")
+    differing_at_once: int = Field(description="of these, right in one arm alone; 0 where nothing is sampled")
+    iterated: Effect | None = Field(description="iterating over single round on all others; null where there are none")
+    by_rounds: tuple[Effect, ...] = Field(description="the same by rounds used; p-values adjusted for one another")
 
 
 def rounds_report(traces: Sequence[Trace], *, confidence: float = 0.95) -> list[RoundsRow]:
@@ -82,4 +98,34 @@ def recovered_errors(single: Sequence[Trace], iterating: Sequence[Trace]) -> Rec
         lost += before[trace.question.id] and not right
     return RecoveredErrors(
         errors=len(before) - sum(before.values()), recovered=dict(sorted(recovered.items())), lost=lost
+    )
+
+
+def iteration_gain(single: Sequence[Trace], iterating: Sequence[Trace], rules: Rules | None = None) -> IterationGain:
+    """Compare a forced single round with the iterating arm where that arm iterated, by exact McNemar tests.
+
+    Raises
+    ------
+    InputError : the arms answered different questions, or with other gold answers
+    """
+    before, after = arm_of([single]), arm_of([iterating])
+    paired(before, after)
+    used = {t.question.id: len(t.rounds) for t in iterating}
+    later = {i: f"{count} rounds" for i, count in used.items() if count > 1}
+    at_once = [i not in later for i in after.ids]
+    overall: Effect | None = None
+    by_rounds: tuple[Effect, ...] = ()
+    if later:
+        chosen = [[t for t in traces if t.question.id in later] for traces in (single, iterating)]
+        whole, split = (
+            contrast(arm_of([chosen[0]], rule), arm_of([chosen[1]], rule), rules)
+            for rule in (one_set, set_by_mapping(later))
+        )
+        overall, by_rounds = whole.sets[0], split.sets
+    return IterationGain(
+        n=len(used),
+        answered_at_once=sum(at_once),
+        differing_at_once=int((before.right[0] != after.right[0])[at_once].sum()),
+        iterated=overall,
+        by_rounds=by_rounds,
     )
