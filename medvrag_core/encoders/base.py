@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,35 @@ class PageInput:
     page: Page
     layout: PageLayout
     image: Path
+
+
+class PageInputs(Sequence[PageInput]):
+    """A sequence that makes each input when it is asked for, since the words of a whole corpus are many records.
+
+    Parameters
+    ----------
+    count : length
+    make : from a place to its input
+    """
+
+    def __init__(self, count: int, make: Callable[[int], PageInput]) -> None:
+        self._places = range(count)
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, which: int) -> PageInput: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[PageInput]: ...
+
+    def __getitem__(self, which: int | slice) -> PageInput | Sequence[PageInput]:
+        """One input, or a list for a slice."""
+        if isinstance(which, slice):
+            return [self._make(place) for place in self._places[which]]
+        return self._make(self._places[which])
 
 
 class PageEncoder(ABC):

@@ -1,4 +1,4 @@
-"""Dense search over text chunks, one vector a chunk; the retriever of the text-only arm."""
+"""Dense search over text chunks, one vector a chunk; built in shards, so that a stopped build goes on."""
 
 from __future__ import annotations
 
@@ -7,37 +7,45 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
 
-from medvrag_core.corpus.chunks import TextChunk
+from medvrag_core.corpus.chunks import TextChunk, chunks_digest
 from medvrag_core.encoders.text import TextEncoder
+from medvrag_core.errors import MismatchError, NotBuiltError
+from medvrag_core.index.chunk_search import ChunkSearch
 from medvrag_core.index.exact import ranked_hits
 from medvrag_core.records import Record, SearchResult, StageTime
-from medvrag_core.runs.publish import whole_folder
+from medvrag_core.runs.publish import sha256_of, whole_file, whole_folder, write_text
+
+SHARD_CHUNKS = 256
 
 
 class TextManifest(Record):
-    """What the chunk vectors were made from."""
+    """What chunk vectors are made from, how many shards they take, and the digests of those that are whole."""
 
     encoder: str
     corpus: str
-    chunks: tuple[TextChunk, ...]
+    chunks: str
+    shards: int
+    done: tuple[str, ...] = ()
 
 
-class TextIndex:
-    """Chunks with their unit vectors, float32, shape (chunks, d)."""
+class TextIndex(ChunkSearch):
+    """Chunks with their vectors, float32, shape (chunks, d); the dot product ranks."""
 
-    def __init__(self, chunks: Sequence[TextChunk], vectors: np.ndarray, encoder: TextEncoder) -> None:
+    def __init__(self, chunks: Sequence[TextChunk], vectors: NDArray[np.float32], encoder: TextEncoder) -> None:
         self.chunks = {chunk.chunk_id: chunk for chunk in chunks}
         self._ids = np.array([chunk.chunk_id for chunk in chunks])
         self._vectors = vectors
         self._encoder = encoder
 
     def search(self, query: str, k: int) -> SearchResult:
-        """The ``k`` chunks with the highest cosine; the steps are ``encode_query`` and ``exact``."""
+        """See :class:`ChunkSearch`; the steps are ``encode_query`` and ``exact``."""
         start = time.perf_counter()
         vector = self._encoder.encode_query(query)
         encoded = time.perf_counter()
-        hits = ranked_hits(self._ids, (self._vectors @ vector).astype(np.float32), k)
+        hits = ranked_hits(self._ids, (self._vectors @ vector).astype(np.float32), k) if len(self._ids) else ()
         done = time.perf_counter()
         return SearchResult(
             hits=hits,
@@ -49,14 +57,82 @@ class TextIndex:
 
 
 def ensure_text_index(
+    chunks: Sequence[TextChunk], encoder: TextEncoder, folder: Path, *, corpus_fingerprint: str, progress: bool = True
+) -> TextIndex:
+    """Encode the chunks that have no vector in ``folder`` yet, and open the index.
+
+    A stopped build goes on after its last whole shard; vectors of another corpus, encoder or cut are replaced.
+
+    Raises
+    ------
+    MismatchError
+        A shard is damaged, or the encoder gave vectors that are not finite.
+    """
+    wanted = _wanted(chunks, encoder, corpus_fingerprint)
+    found = _read(folder)
+    if found is None or _made_from(found) != wanted:
+        with whole_folder(folder) as fresh:
+            (fresh / "manifest.json").write_text(wanted.to_json(), encoding="utf-8")
+        found = wanted
+    done = list(found.done)
+    bar = tqdm(range(len(done), wanted.shards), desc="encode chunks", unit="shard", disable=None if progress else True)
+    for number in bar:
+        part = chunks[number * SHARD_CHUNKS : (number + 1) * SHARD_CHUNKS]
+        vectors = encoder.encode_passages([chunk.text for chunk in part], [chunk.title for chunk in part])
+        if not np.isfinite(vectors).all():
+            raise MismatchError(f"{folder}: the encoder gave vectors that are not finite", way_out="check its weights")
+        with whole_file(_shard(folder, number)) as temporary, temporary.open("wb") as handle:
+            np.save(handle, vectors)
+        done.append(sha256_of(_shard(folder, number)))
+        write_text(folder / "manifest.json", wanted.model_copy(update={"done": tuple(done)}).to_json())
+    return open_text_index(chunks, encoder, folder, corpus_fingerprint=corpus_fingerprint)
+
+
+def open_text_index(
     chunks: Sequence[TextChunk], encoder: TextEncoder, folder: Path, *, corpus_fingerprint: str
 ) -> TextIndex:
-    """Open the chunk vectors in ``folder``, or encode and publish them if they are not there or stale."""
-    wanted = TextManifest(encoder=encoder.fingerprint, corpus=corpus_fingerprint, chunks=tuple(chunks))
+    """The index in ``folder``, which must be whole and of these chunks and this encoder.
+
+    Raises
+    ------
+    NotBuiltError
+        It is not there, or its build never finished; tells how many shards are there.
+    MismatchError
+        It was made from something else (both sides are named), or a shard is damaged.
+    """
+    wanted, found = _wanted(chunks, encoder, corpus_fingerprint), _read(folder)
+    if found is None or len(found.done) < found.shards:
+        have = f"{len(found.done)} of {found.shards} shards" if found else "no shard"
+        raise NotBuiltError(
+            f"{folder}: {have} of the chunk vectors is there", way_out="run again, it goes on from there"
+        )
+    if _made_from(found) != wanted:
+        raise MismatchError(f"{folder}: made from {_made_from(found)}, not from {wanted}", way_out=f"delete {folder}")
+    for number, digest in enumerate(found.done):
+        file = _shard(folder, number)
+        if not file.is_file() or sha256_of(file) != digest:
+            raise MismatchError(f"{file}: is missing or damaged", way_out=f"delete {folder}, it is made again")
+    parts = [np.load(_shard(folder, number), allow_pickle=False) for number in range(found.shards)]
+    return TextIndex(chunks, np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32), encoder)
+
+
+def _wanted(chunks: Sequence[TextChunk], encoder: TextEncoder, corpus_fingerprint: str) -> TextManifest:
+    return TextManifest(
+        encoder=encoder.fingerprint,
+        corpus=corpus_fingerprint,
+        chunks=chunks_digest(chunks),
+        shards=-(-len(chunks) // SHARD_CHUNKS),
+    )
+
+
+def _made_from(manifest: TextManifest) -> TextManifest:
+    return manifest.model_copy(update={"done": ()})
+
+
+def _read(folder: Path) -> TextManifest | None:
     path = folder / "manifest.json"
-    if not (path.is_file() and path.read_text(encoding="utf-8") == wanted.to_json()):
-        vectors = encoder.encode_passages([chunk.text for chunk in chunks])
-        with whole_folder(folder) as fresh:
-            np.save(fresh / "vectors.npy", vectors)
-            (fresh / "manifest.json").write_text(wanted.to_json(), encoding="utf-8")
-    return TextIndex(chunks, np.load(folder / "vectors.npy", allow_pickle=False), encoder)
+    return TextManifest.from_json(path.read_text(encoding="utf-8"), source=str(path)) if path.is_file() else None
+
+
+def _shard(folder: Path, number: int) -> Path:
+    return folder / f"vectors-{number:05d}.npy"

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import overload
 
 import yaml
 
 from medvrag_core.corpus.build import build_corpus
 from medvrag_core.corpus.store import CorpusStore
-from medvrag_core.encoders.base import PageInput
+from medvrag_core.encoders.base import PageInput, PageInputs
 from medvrag_core.encoders.factory import make_page_encoder
 from medvrag_core.encoders.vectors import VectorStore, encode_corpus
 from medvrag_core.index.base import PageIndex
 from medvrag_core.index.build import build_index, read_manifest
-from medvrag_core.records import Page
 from medvrag_core.runs.publish import write_text
 from medvrag_core.runs.stage import record_stage
 from medvrag_core.runs.workspace import Workspace
@@ -49,29 +46,15 @@ def prepare_corpus(
     return store
 
 
-class CorpusPages(Sequence[PageInput]):
-    """Every page of a corpus as its encoder sees it; layouts are read when a page is asked for."""
+class CorpusPages(PageInputs):
+    """Every page of a corpus as its encoder sees it."""
 
     def __init__(self, store: CorpusStore) -> None:
-        self.store = store
+        def page_input(place: int) -> PageInput:
+            page = store.pages[place]
+            return PageInput(page=page, layout=store.layout(page.page_id), image=store.image_path(page.page_id))
 
-    def __len__(self) -> int:
-        return len(self.store.pages)
-
-    @overload
-    def __getitem__(self, which: int) -> PageInput: ...
-
-    @overload
-    def __getitem__(self, which: slice) -> Sequence[PageInput]: ...
-
-    def __getitem__(self, which: int | slice) -> PageInput | Sequence[PageInput]:
-        """One page, or a list for a slice."""
-        if isinstance(which, slice):
-            return [self._input(page) for page in self.store.pages[which]]
-        return self._input(self.store.pages[which])
-
-    def _input(self, page: Page) -> PageInput:
-        return PageInput(page=page, layout=self.store.layout(page.page_id), image=self.store.image_path(page.page_id))
+        super().__init__(len(store.pages), page_input)
 
 
 def prepare_index(workspace: Workspace, profile: Profile, *, progress: bool = True) -> tuple[VectorStore, PageIndex]:

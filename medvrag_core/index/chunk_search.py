@@ -1,0 +1,48 @@
+"""Searches over text chunks, one interface for every text arm: by words, by vectors, and by both."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from medvrag_core.corpus.chunks import TextChunk
+from medvrag_core.index.fusion import reciprocal_rank_fusion
+from medvrag_core.index.lexical import Bm25Index
+from medvrag_core.records import SearchResult, StageTime
+
+
+class ChunkSearch(ABC):
+    """Ranks the chunks of a corpus for a query; hits carry chunk ids."""
+
+    @abstractmethod
+    def search(self, query: str, k: int) -> SearchResult:
+        """The best ``k`` chunks at most, equal scores in order of chunk id, with the time of every step."""
+
+
+class Bm25Chunks(ChunkSearch):
+    """BM25 over chunk texts; a chunk that shares no word with the query is no hit."""
+
+    def __init__(self, chunks: Sequence[TextChunk]) -> None:
+        self._index = Bm25Index([chunk.chunk_id for chunk in chunks], [chunk.text for chunk in chunks])
+
+    def search(self, query: str, k: int) -> SearchResult:
+        """See :class:`ChunkSearch`; the step is ``bm25``."""
+        start = time.perf_counter()
+        hits = tuple(hit for hit in self._index.search(query, k) if hit.score > 0)
+        return SearchResult(hits=hits, times=(StageTime(step="bm25", seconds=time.perf_counter() - start),))
+
+
+class FusedChunks(ChunkSearch):
+    """Reciprocal rank fusion of several searches, each to depth ``k``."""
+
+    def __init__(self, parts: Sequence[ChunkSearch]) -> None:
+        self._parts = parts
+
+    def search(self, query: str, k: int) -> SearchResult:
+        """See :class:`ChunkSearch`; the steps of the parts, then ``fuse``."""
+        found = [part.search(query, k) for part in self._parts]
+        start = time.perf_counter()
+        hits = reciprocal_rank_fusion([[hit.page_id for hit in result.hits] for result in found], k)
+        fused = StageTime(step="fuse", seconds=time.perf_counter() - start)
+        return SearchResult(hits=hits, times=(*(time for result in found for time in result.times), fused))

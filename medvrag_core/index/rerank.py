@@ -1,0 +1,122 @@
+"""A second look at the best chunks of a search: late interaction on the embedded default, or a cross-encoder."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medvrag_core.corpus.chunks import TextChunk, chunks_digest
+from medvrag_core.encoders.base import PageEncoder, PageInput, PageInputs
+from medvrag_core.encoders.vectors import VectorStore, encode_corpus
+from medvrag_core.index.chunk_search import ChunkSearch
+from medvrag_core.index.exact import ranked_hits
+from medvrag_core.index.maxsim import gather_pages, score_pages
+from medvrag_core.records import Page, PageLayout, SearchResult, StageTime, Word
+
+if TYPE_CHECKING:
+    from medvrag_core.encoders.transformer import CrossEncoder
+
+
+class ChunkScorer(ABC):
+    """Scores some chunks against a query."""
+
+    @abstractmethod
+    def scores(self, query: str, chunk_ids: Sequence[str]) -> NDArray[np.float32]:
+        """One score a chunk, higher is better, float32, shape (len(chunk_ids),)."""
+
+
+class RerankedChunks(ChunkSearch):
+    """The ``depth`` best chunks of a search, in the order of a scorer.
+
+    The others are left out: their scores are on another scale, which the filter would take for the same one.
+    """
+
+    def __init__(self, first: ChunkSearch, scorer: ChunkScorer, depth: int) -> None:
+        self._first = first
+        self._scorer = scorer
+        self._depth = depth
+
+    def search(self, query: str, k: int) -> SearchResult:
+        """See :class:`ChunkSearch`; the steps of the first search, then ``rerank``."""
+        found = self._first.search(query, max(k, self._depth))
+        start = time.perf_counter()
+        ids = [hit.page_id for hit in found.hits[: self._depth]]
+        hits = ranked_hits(np.array(ids), self._scorer.scores(query, ids), k) if ids else ()
+        took = StageTime(step="rerank", seconds=time.perf_counter() - start)
+        return SearchResult(hits=hits, times=(*found.times, took))
+
+
+class CrossEncoded(ChunkScorer):
+    """Query and chunk read together; the chunk is ``title. text``, as MedCPT's cross-encoder was trained."""
+
+    def __init__(self, encoder: CrossEncoder, chunks: Mapping[str, TextChunk]) -> None:
+        self._encoder = encoder
+        self._chunks = chunks
+
+    def scores(self, query: str, chunk_ids: Sequence[str]) -> NDArray[np.float32]:
+        """See :class:`ChunkScorer`."""
+        chunks = [self._chunks[chunk_id] for chunk_id in chunk_ids]
+        return self._encoder.scores(query, [f"{c.title}. {c.text}" if c.title else c.text for c in chunks])
+
+
+class LateInteraction(ChunkScorer):
+    """The paper's two-way score S (section 3.2) between query tokens and runs of a chunk's words.
+
+    Parameters
+    ----------
+    store : vectors of all chunks
+    encoder : the page encoder that made them, in the same state
+    """
+
+    def __init__(self, store: VectorStore, encoder: PageEncoder) -> None:
+        self._store = store
+        self._encoder = encoder
+        self._row_of = {chunk_id: row for row, chunk_id in enumerate(store.page_ids)}
+
+    def scores(self, query: str, chunk_ids: Sequence[str]) -> NDArray[np.float32]:
+        """See :class:`ChunkScorer`."""
+        rows = np.array([self._row_of[chunk_id] for chunk_id in chunk_ids], dtype=np.int64)
+        return score_pages(
+            self._encoder.encode_query(query), *gather_pages(self._store.vectors, self._store.offsets, rows)
+        )
+
+
+def ensure_late_interaction(
+    chunks: Sequence[TextChunk],
+    pages: Mapping[str, Page],
+    encoder: PageEncoder,
+    folder: Path,
+    *,
+    corpus_fingerprint: str,
+    progress: bool = True,
+) -> LateInteraction:
+    """Encode each chunk as if it were a page without a layout, or open what is there; resumable, see `encode_corpus`.
+
+    Parameters
+    ----------
+    chunks : all chunks of the corpus
+    pages : pages of the corpus by id
+    encoder : a page encoder that reads words; it is fitted on the chunks
+    folder : takes the vectors
+    """
+
+    def as_page(place: int) -> PageInput:
+        chunk = chunks[place]
+        words = tuple(Word(text=word, box=(0.0, 0.0, 1.0, 1.0)) for word in chunk.text.split())
+        page = pages[chunk.page_id].model_copy(update={"page_id": chunk.chunk_id, "text": chunk.text})
+        return PageInput(page=page, layout=PageLayout(page_id=chunk.chunk_id, words=words, regions=()), image=Path())
+
+    store = encode_corpus(
+        PageInputs(len(chunks), as_page),
+        encoder,
+        folder,
+        corpus_fingerprint=f"{corpus_fingerprint}-{chunks_digest(chunks)}",
+        progress=progress,
+    )
+    return LateInteraction(store, encoder)
