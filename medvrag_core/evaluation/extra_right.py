@@ -1,0 +1,188 @@
+"""What an arm costs for each question that it answers right and another arm does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medvrag_core.evaluation.contrasts import Effect, compare_arms
+from medvrag_core.evaluation.cost import QUANTITIES, CostReport
+from medvrag_core.evaluation.resampling import percentile_interval
+from medvrag_core.evaluation.scoring import score
+from medvrag_core.records import Record, Trace
+from medvrag_core.settings import EvaluationSettings
+
+Shown = Literal["more right", "fewer right", "not shown"]
+_BLOCK = 200
+"""Resamples that are drawn at one time; bounds the memory."""
+
+
+class ExtraCost(Record):
+    """One quantity, mean a question; differences are arm b minus arm a, with paired bootstrap intervals.
+
+    ``per_extra`` is the cost of one extra right answer with its Fieller interval; null unless b is shown to be right
+    more often.
+    """
+
+    quantity: str
+    mean_a: float
+    mean_b: float
+    difference: float
+    low: float
+    high: float
+    per_extra: float | None = None
+    per_extra_low: float | None = None
+    per_extra_high: float | None = None
+
+
+class ExtraRight(Record):
+    """Cost of arm b over arm a beside what it brings.
+
+    ``right`` is the question-weighted difference, since costs are means over questions too. ``shown`` is ``more right``
+    or ``fewer right`` when its interval and its adjusted p-value both say so; else zero extra right answers cannot be
+    ruled out, and the cost of one has no bound.
+    """
+
+    a: str
+    b: str
+    right: Effect
+    family: str
+    shown: Shown
+    rows: tuple[ExtraCost, ...]
+
+
+class Costs(Record):
+    """What ``medvrag cost --json`` prints; the last two are null without a second arm."""
+
+    cost: CostReport
+    against: CostReport | None
+    extra_right: ExtraRight | None
+
+
+def extra_right(
+    arms: Mapping[str, Sequence[Trace]],
+    costs: Mapping[str, CostReport],
+    pairs: Mapping[str, tuple[str, str]],
+    settings: EvaluationSettings,
+    *,
+    family: str,
+) -> list[ExtraRight]:
+    """Compare the costs of arms with their right answers, question by question.
+
+    Parameters
+    ----------
+    arms, costs : traces and cost report by name of the arm; questions in error count as wrong and cost what they cost
+    pairs : name of a contrast to its arms ``(a, b)``
+    settings : confidence, resamples and seed
+    family : what the adjusted p-values are adjusted over
+
+    Raises
+    ------
+    InputError : a pair names an arm that is not there, its arms did not answer the same questions, or a question has
+        no gold answer
+    """
+    contrasts = compare_arms(arms, pairs, settings, family=family)
+    found = []
+    for made, (a, b) in zip(contrasts, pairs.values(), strict=True):
+        effect = next(e for e in made.estimates if e.name == "question_weighted")
+        found.append(_extra(effect, (arms[a], costs[a]), (arms[b], costs[b]), settings, (a, b), family))
+    return found
+
+
+def _extra(
+    effect: Effect,
+    a: tuple[Sequence[Trace], CostReport],
+    b: tuple[Sequence[Trace], CostReport],
+    settings: EvaluationSettings,
+    names: tuple[str, str],
+    family: str,
+) -> ExtraRight:
+    right = _right(b[0]) - _right(a[0])
+    quantities = [q for q in QUANTITIES if q != "money" or (a[1].prices and b[1].prices)]
+    costs_a, costs_b = _costs(a[1], quantities), _costs(b[1], quantities)
+    differences = costs_b - costs_a
+    draws = resampled_means(differences, samples=settings.bootstrap_samples, seed=settings.seed)
+    shown = _shown(effect, right, settings.confidence)
+    rows = []
+    for place, quantity in enumerate(quantities):
+        d = differences[:, place]
+        if not (costs_a[:, place].any() or costs_b[:, place].any()):
+            continue
+        low, high = percentile_interval(draws[:, place], settings.confidence)
+        ratio = fieller_interval(d, right, settings.confidence) if shown == "more right" else None
+        rows.append(
+            ExtraCost(
+                quantity=quantity,
+                mean_a=float(costs_a[:, place].mean()),
+                mean_b=float(costs_b[:, place].mean()),
+                difference=float(d.mean()),
+                low=low,
+                high=high,
+                per_extra=float(d.mean() / right.mean()) if ratio else None,
+                per_extra_low=ratio[0] if ratio else None,
+                per_extra_high=ratio[1] if ratio else None,
+            )
+        )
+    return ExtraRight(a=names[0], b=names[1], right=effect, family=family, shown=shown, rows=tuple(rows))
+
+
+def fieller_interval(
+    costs: NDArray[np.float64], right: NDArray[np.float64], confidence: float
+) -> tuple[float, float] | None:
+    """Interval of ``mean(costs) / mean(right)`` of paired differences, shapes (n,); None where it has no bound.
+
+    All ratios r for which a t test does not reject that ``costs - r * right`` has the mean zero (Fieller 1954). They
+    form a bounded interval only if the same test rejects that ``right`` has the mean zero.
+
+    >>> fieller_interval(np.array([2.0, 2.0, 4.0, 4.0]), np.array([1.0, 1.0, 1.0, 1.0]), 0.95)
+    (1.16..., 4.83...)
+    >>> fieller_interval(np.array([2.0, 2.0, 4.0, 4.0]), np.array([1.0, -1.0, 1.0, 0.0]), 0.95) is None
+    True
+    """
+    from scipy.stats import t
+
+    n = len(costs)
+    if n < 2:
+        return None
+    limit = float(t.ppf((1 + confidence) / 2, n - 1)) ** 2 / n
+    (var_c, cov), (_, var_r) = np.cov(costs, right)
+    c, r = float(costs.mean()), float(right.mean())
+    # (c - x r)^2 <= limit * variance(costs - x right), a quadratic in x.
+    square, half, constant = r * r - limit * var_r, c * r - limit * cov, c * c - limit * var_c
+    if square <= 0:
+        return None
+    spread = float(np.sqrt(max(0.0, half * half - square * constant)))
+    return float((half - spread) / square), float((half + spread) / square)
+
+
+def resampled_means(values: NDArray[np.float64], *, samples: int, seed: int) -> NDArray[np.float64]:
+    """Column means of resampled rows, shape (samples, columns); rows are questions, so columns stay together."""
+    rng = np.random.default_rng(seed)
+    n = len(values)
+    means = np.empty((samples, values.shape[1]))
+    for start in range(0, samples, _BLOCK):
+        rows = min(_BLOCK, samples - start)
+        drawn = rng.integers(n, size=(rows, n)) + n * np.arange(rows)[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n)
+        means[start : start + rows] = counts @ values / n
+    return means
+
+
+def _shown(effect: Effect, right: NDArray[np.float64], confidence: float) -> Shown:
+    # The exact test and the bootstrap can disagree; and a ratio has bounds only where a t test agrees as well.
+    if effect.p_adjusted >= 1 - confidence or fieller_interval(right, right, confidence) is None:
+        return "not shown"
+    return "more right" if effect.low > 0 else "fewer right" if effect.high < 0 else "not shown"
+
+
+def _right(traces: Sequence[Trace]) -> NDArray[np.float64]:
+    return np.array([score(t) for t in sorted(traces, key=lambda t: t.question.id)], dtype=np.float64)
+
+
+def _costs(report: CostReport, quantities: Sequence[str]) -> NDArray[np.float64]:
+    """Total of every question by quantity, shape (n, quantities), in the order of the ids."""
+    totals = [q.total for q in sorted(report.questions, key=lambda q: q.id)]
+    return np.array([[getattr(total, name) for name in quantities] for total in totals], dtype=np.float64)

@@ -1,0 +1,188 @@
+"""What answering costs, as tables and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from medvrag_core.evaluation.cost import STAGES, CostReport, CostRow
+from medvrag_core.evaluation.extra_right import ExtraCost, ExtraRight
+from medvrag_core.views.markup import escape
+from medvrag_core.views.tables import HtmlTable, Number, seconds
+from medvrag_core.views.theme import BLUE, ROW_HEIGHT, VERMILION, titled
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+QUANTITY_LABELS = {
+    "rounds": "rounds",
+    "seconds": "seconds",
+    "calls": "model calls",
+    "prompt_tokens": "prompt tokens",
+    "completion_tokens": "tokens written",
+    "visual_tokens": "visual tokens (part of the prompt)",
+    "images": "images",
+    "filter_prompt_tokens": "prompt tokens of the filter",
+    "money": "money",
+}
+SHOWN = {
+    "more right": "B is right more often",
+    "fewer right": "B is right less often",
+    "not shown": "not shown to be more right",
+}
+
+
+def amount(quantity: str, value: float | None, currency: str = "") -> str:
+    """A value in the unit of its quantity; a dash for None.
+
+    >>> amount("seconds", 0.0019), amount("prompt_tokens", 30720.4), amount("calls", 1.524), amount("money", 0.5, "EUR")
+    ('1.9 ms', '30,720', '1.52', '0.5 EUR')
+    >>> amount("seconds", -0.25), amount("images", None)
+    ('-250 ms', '–')
+    """
+    if value is None:
+        return "–"
+    if value < 0:
+        return f"-{amount(quantity, -value, currency)}"
+    if quantity == "seconds":
+        return seconds(value)
+    if quantity == "money":
+        return f"{value:.4g} {currency}".rstrip()
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def cost_table(report: CostReport, *, caption: str = "") -> HtmlTable:
+    """Each quantity by stage: mean, median and tail of a question, and the sum."""
+    rows = [
+        [row.label, QUANTITY_LABELS[row.quantity], *(Number(cell) for cell in spread_cells(row, currency(report)))]
+        for row in report.rows
+    ]
+    columns = ["stage", "a question", "mean", "median", "p90", "p95", "max", f"all {report.n}"]
+    return HtmlTable(columns, rows, caption=caption)
+
+
+def spread_cells(row: CostRow, unit: str) -> list[str]:
+    """Mean, median, p90, p95, max and total of a row."""
+    values = (row.mean, row.median, row.p90, row.p95, row.max, row.total)
+    return [amount(row.quantity, value, unit) for value in values]
+
+
+def cost_notes_table(report: CostReport) -> HtmlTable:
+    """What is counted, and what is not."""
+    return HtmlTable(["what is counted"], [[note] for note in report.notes])
+
+
+def rounds_cost_table(report: CostReport, *, caption: str = "") -> HtmlTable:
+    """Share and mean cost of the questions by rounds, beside the paper."""
+    rows = [
+        [
+            Number(str(r.rounds)),
+            Number(str(r.n)),
+            Number(f"{100 * r.share:.1f}%"),
+            Number("–" if r.paper_share is None else f"{100 * r.paper_share:.1f}%"),
+            Number(amount("seconds", r.mean["seconds"])),
+            Number(amount("seconds", r.paper_seconds)),
+            Number(amount("calls", r.mean["calls"])),
+            Number(amount("prompt_tokens", r.mean["prompt_tokens"])),
+        ]
+        for r in report.rounds
+    ]
+    columns = ["rounds", "n", "share", "paper: share", "mean time", "paper: Table 2", "model calls", "prompt tokens"]
+    return HtmlTable(columns, rows, caption=caption)
+
+
+def expected_table(report: CostReport, *, caption: str = "") -> HtmlTable:
+    """Expected cost of a question: by this run's rounds, by the paper's shares of rounds, and the paper's own."""
+    rows = [
+        [
+            QUANTITY_LABELS[r.quantity],
+            *(Number(amount(r.quantity, v, currency(report))) for v in (r.measured, r.at_paper_shares, r.paper)),
+        ]
+        for r in report.expected
+    ]
+    return HtmlTable(
+        ["mean a question", "this run", "this run at the paper's shares of rounds", "paper, derived"],
+        rows,
+        caption=caption,
+    )
+
+
+def extra_right_table(found: Sequence[ExtraRight], *, unit: str = "", caption: str = "") -> HtmlTable:
+    """Cost of an extra right answer, beside how sure it is that there is any."""
+    rows = [
+        [
+            f"{extra.b} over {extra.a}",
+            Number(str(extra.right.n)),
+            Number(f"{extra.right.won} / {extra.right.lost}"),
+            Number(f"{extra.right.difference:+.1f} [{extra.right.low:+.1f}, {extra.right.high:+.1f}]"),
+            Number(_p(extra.right.p_value)),
+            Number(_p(extra.right.p_adjusted)),
+            QUANTITY_LABELS[row.quantity],
+            Number(difference(row, unit)),
+            per_extra(extra, row, unit),
+        ]
+        for extra in found
+        for row in extra.rows
+    ]
+    columns = ["arms", "n", "won / lost", "points [interval]", "p", "adj. p", "cost", "more a question [interval]"]
+    return HtmlTable([*columns, "for one extra right answer"], rows, caption=caption)
+
+
+def difference(row: ExtraCost, unit: str) -> str:
+    """Difference of means with its interval."""
+    low, middle, high = (amount(row.quantity, v, unit) for v in (row.low, row.difference, row.high))
+    return f"{middle} [{low}, {high}]"
+
+
+def per_extra(extra: ExtraRight, row: ExtraCost, unit: str) -> str:
+    """The ratio with its interval, or why there is none."""
+    if row.per_extra is None:
+        return f"no bound: {SHOWN[extra.shown]}"
+    low, middle, high = (amount(row.quantity, v, unit) for v in (row.per_extra_low, row.per_extra, row.per_extra_high))
+    return f"{middle} [{low}, {high}]"
+
+
+def currency(report: CostReport) -> str:
+    """Currency of the prices, or nothing."""
+    return report.prices.currency if report.prices else ""
+
+
+def stage_times(report: CostReport, *, caption: str = "") -> go.Figure:
+    """Seconds of every question in every timed stage, on a log axis: the box holds the middle half, points the tail."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    timed = [stage for stage in STAGES if report.row(stage, "seconds")]
+    for stage in timed:
+        spent = [(q.id, q.stages[stage].seconds) for q in report.questions if stage in q.stages]
+        positive = [(id_, value) for id_, value in spent if value > 0]
+        figure.add_box(
+            x=[value for _, value in positive],
+            y=[STAGES[stage]] * len(positive),
+            text=[escape(id_) for id_, _ in positive],
+            orientation="h",
+            boxpoints="all" if len(positive) <= 500 else "outliers",
+            jitter=0.6,
+            pointpos=0,
+            marker={"size": 4, "color": BLUE, "opacity": 0.45},
+            line={"width": 1.2, "color": BLUE},
+            fillcolor="rgba(0,0,0,0)",
+            hovertemplate="%{text}<br>%{x:.4g} s<extra></extra>",
+            showlegend=False,
+        )
+    rows = [row for stage in timed if (row := report.row(stage, "seconds"))]
+    figure.add_scatter(
+        x=[row.p95 for row in rows if row.p95 > 0],
+        y=[row.label for row in rows if row.p95 > 0],
+        mode="markers",
+        name="95% of questions take less",
+        marker={"symbol": "line-ns-open", "size": 22, "color": VERMILION, "line": {"width": 2.5}},
+        hovertemplate="%{y}<br>p95 %{x:.4g} s<extra></extra>",
+    )
+    figure.update_xaxes(title="seconds a question, all rounds (log scale)", type="log", dtick=1, exponentformat="power")
+    figure.update_yaxes(autorange="reversed", type="category")
+    return titled(figure, "Time of a question by stage", caption, height=200 + ROW_HEIGHT * len(timed))
+
+
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
