@@ -100,7 +100,7 @@ class Resources:
         return ensure_text_index(
             chunks,
             make_text_encoder(settings),
-            self.workspace.root / "text",
+            self.workspace.root / "text" / settings.encoder,
             corpus_fingerprint=self.store.fingerprint,
         )
 
