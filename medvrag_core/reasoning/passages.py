@@ -33,6 +33,8 @@ _WORDS_PER_REFERENCE = 60
 _ROUND = re.compile(r"^\s*\[Round \d+\]\s*", re.IGNORECASE)
 _SOURCE = re.compile(r"\s*\(page ([^\s()]{1,120})\)\s*$")
 _CELL_WORDS = 6
+QUESTION_CONTEXT = "context"
+"""Stands for a page id in passages out of the text that comes with a question; no page has an id without ``#p``."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _NUMBERS = (
     "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
@@ -96,6 +98,8 @@ def evidence_passages(given: ReaderInput) -> list[Passage]:
     """All that one round shows, as passages: pages, summaries of pages not shown, findings of the memory bank."""
     shown = {item.page_id for item in given.evidence}
     out = [passage for item in given.evidence for passage in split_text(item.text, item.page_id)]
+    # Evidence as a page is, but no search ever sees it.
+    out.extend(split_text(given.question.context, QUESTION_CONTEXT))
     for summary in given.summaries:
         if summary.page_id not in shown:
             out.extend(replace(p, kind="summary") for p in split_text(summary.text, summary.page_id))

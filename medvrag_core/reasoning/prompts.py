@@ -12,7 +12,7 @@ from string import Template
 from typing import Literal
 
 from medvrag_core.models.reply_text import neutral
-from medvrag_core.records import MemoryBank, ReaderInput
+from medvrag_core.records import MemoryBank, Question, ReaderInput
 
 ReaderPurpose = Literal["reader", "refine"]
 
@@ -87,7 +87,7 @@ def _filled(name: str, given: ReaderInput, **more: str) -> str:
         .substitute(
             round=given.round,
             query=neutral(given.query or given.question.question),
-            question=neutral(given.question.question),
+            question=_question_text(given.question),
             bank=bank_text(given.bank),
             pages="\n".join(_evidence_lines(given)) or "(none)",
             summaries="\n".join(f"[{neutral(s.page_id)}] {neutral(s.text)}" for s in given.summaries) or "(none)",
@@ -95,6 +95,12 @@ def _filled(name: str, given: ReaderInput, **more: str) -> str:
         )
         .strip()
     )
+
+
+def _question_text(question: Question) -> str:
+    """The question, and below it, marked off, the text that comes with it; nothing is added where there is none."""
+    context = [neutral(line) for line in question.context.splitlines() if line.strip()]
+    return "\n".join([neutral(question.question), *(["<context>", *context, "</context>"] if context else [])])
 
 
 def _evidence_lines(given: ReaderInput) -> list[str]:
