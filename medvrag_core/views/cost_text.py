@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from medvrag_core.evaluation.cost import CostReport
 from medvrag_core.evaluation.extra_right import ExtraRight
-from medvrag_core.views.cost_view import QUANTITY_LABELS, amount, currency, difference, per_extra, spread_cells
+from medvrag_core.views.cost_view import QUANTITY_LABELS, SHOWN, amount, currency, difference, per_extra, spread_cells
 from medvrag_core.views.trace_text import plain
 
 
@@ -44,9 +44,11 @@ def extra_right_text(extra: ExtraRight, unit: str) -> str:
     lines = [
         f"{plain(extra.b)} over {plain(extra.a)}: n {e.n:,}, won {e.won}, lost {e.lost}, {e.difference:+.2f} points "
         f"[{e.low:+.2f}, {e.high:+.2f}], {e.test} p = {e.p_value:.3g}, adjusted {e.p_adjusted:.3g}",
+        f"more right: {SHOWN[extra.shown]}",
     ]
     for row in extra.rows:
         label = QUANTITY_LABELS[row.quantity]
-        lines.append(f"  {label:36}{difference(row, unit)} more a question; one extra right answer: "
-                     f"{per_extra(extra, row, unit)}")  # fmt: skip
+        lines.append(
+            f"  {label:36}{difference(row, unit)} more a question; one extra right answer: {per_extra(row, unit)}"
+        )
     return "\n".join(lines)

@@ -25,11 +25,7 @@ QUANTITY_LABELS = {
     "filter_prompt_tokens": "prompt tokens of the filter",
     "money": "money",
 }
-SHOWN = {
-    "more right": "B is right more often",
-    "fewer right": "B is right less often",
-    "not shown": "not shown to be more right",
-}
+SHOWN = {"more right": "yes", "fewer right": "right less often", "not shown": "not shown"}
 
 
 def amount(quantity: str, value: float | None, currency: str = "") -> str:
@@ -51,11 +47,12 @@ def amount(quantity: str, value: float | None, currency: str = "") -> str:
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
-def cost_table(report: CostReport, *, caption: str = "") -> HtmlTable:
-    """Each quantity by stage: mean, median and tail of a question, and the sum."""
+def cost_table(report: CostReport, *, caption: str = "", timed: bool = True) -> HtmlTable:
+    """Each quantity by stage: mean, median and tail of a question, and the sum; without seconds if not ``timed``."""
     rows = [
         [row.label, QUANTITY_LABELS[row.quantity], *(Number(cell) for cell in spread_cells(row, currency(report)))]
         for row in report.rows
+        if timed or row.quantity != "seconds"
     ]
     columns = ["stage", "a question", "mean", "median", "p90", "p95", "max", f"all {report.n}"]
     return HtmlTable(columns, rows, caption=caption)
@@ -115,17 +112,17 @@ def extra_right_table(found: Sequence[ExtraRight], *, unit: str = "", caption: s
             Number(str(extra.right.n)),
             Number(f"{extra.right.won} / {extra.right.lost}"),
             Number(f"{extra.right.difference:+.1f} [{extra.right.low:+.1f}, {extra.right.high:+.1f}]"),
-            Number(_p(extra.right.p_value)),
             Number(_p(extra.right.p_adjusted)),
+            SHOWN[extra.shown],
             QUANTITY_LABELS[row.quantity],
             Number(difference(row, unit)),
-            per_extra(extra, row, unit),
+            Number(per_extra(row, unit)),
         ]
         for extra in found
         for row in extra.rows
     ]
-    columns = ["arms", "n", "won / lost", "points [interval]", "p", "adj. p", "cost", "more a question [interval]"]
-    return HtmlTable([*columns, "for one extra right answer"], rows, caption=caption)
+    columns = ["arms", "n", "won / lost", "points [interval]", "Holm p", "more right?", "cost"]
+    return HtmlTable([*columns, "more a question [interval]", "for one extra right answer"], rows, caption=caption)
 
 
 def difference(row: ExtraCost, unit: str) -> str:
@@ -134,10 +131,10 @@ def difference(row: ExtraCost, unit: str) -> str:
     return f"{middle} [{low}, {high}]"
 
 
-def per_extra(extra: ExtraRight, row: ExtraCost, unit: str) -> str:
-    """The ratio with its interval, or why there is none."""
+def per_extra(row: ExtraCost, unit: str) -> str:
+    """The ratio with its interval, or that it has none."""
     if row.per_extra is None:
-        return f"no bound: {SHOWN[extra.shown]}"
+        return "no bound"
     low, middle, high = (amount(row.quantity, v, unit) for v in (row.per_extra_low, row.per_extra, row.per_extra_high))
     return f"{middle} [{low}, {high}]"
 
