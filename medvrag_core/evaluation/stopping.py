@@ -15,10 +15,9 @@ from pydantic import Field
 
 from medvrag_core.evaluation.contrasts import Contrast, Rules, contrast_family
 from medvrag_core.evaluation.estimands import Arm, arm_of
+from medvrag_core.evaluation.extra_right import resampled_means
 from medvrag_core.evaluation.proportions import wilson
 from medvrag_core.records import Record, Trace
-
-_CHUNK = 250  # resamples drawn at a time, which bounds the memory of 10,000 resamples of 7,045 questions
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def policy_steps(
 
 def _step(found: Contrast, a: Policy, b: Policy, rules: Rules) -> PolicyStep:
     gains = np.stack([b.right.astype(float) - a.right, b.seconds - a.seconds], axis=1)
-    draws = bootstrap_means(gains, samples=rules.resamples, seed=rules.seed)
+    draws = resampled_means(gains, samples=rules.resamples, seed=rules.seed)
     tails = [rules.alpha / 2, 1 - rules.alpha / 2]
     seconds_low, seconds_high = np.quantile(draws[:, 1], tails)
     right, seconds = gains.mean(axis=0)
@@ -147,23 +146,3 @@ def _step(found: Contrast, a: Policy, b: Policy, rules: Rules) -> PolicyStep:
         rate_low=None if rate is None else float(rate[0]),
         rate_high=None if rate is None else float(rate[1]),
     )
-
-
-def bootstrap_means(values: NDArray[np.float64], *, samples: int, seed: int = 42) -> NDArray[np.float64]:
-    """Means over questions drawn with replacement; columns are resampled together.
-
-    Parameters
-    ----------
-    values : shape (n, columns)
-
-    Returns
-    -------
-    shape (samples, columns)
-    """
-    rng = np.random.default_rng(seed)
-    n = len(values)
-    means = [
-        values[rng.integers(0, n, size=(min(_CHUNK, samples - start), n))].mean(axis=1)
-        for start in range(0, samples, _CHUNK)
-    ]
-    return np.concatenate(means)

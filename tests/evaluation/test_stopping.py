@@ -13,7 +13,7 @@ from medvrag_core.errors import InputError
 from medvrag_core.evaluation.contrasts import Rules
 from medvrag_core.evaluation.proportions import mcnemar
 from medvrag_core.evaluation.scoring import accuracy_report
-from medvrag_core.evaluation.stopping import bootstrap_means, mixed, policy_of, policy_row, policy_steps
+from medvrag_core.evaluation.stopping import mixed, policy_of, policy_row, policy_steps
 from medvrag_core.records import Trace
 
 MakeTrace = Callable[..., Trace]
@@ -86,16 +86,6 @@ def test_a_policy_that_is_not_slower_has_no_rate(make_trace: MakeTrace) -> None:
     )
     (step,) = policy_steps([slow, fast], {"s": ("medvrag", "single")}, QUICK, family="f")
     assert step.extra_seconds < 0 and step.right_per_second is None and step.rate_low is None
-
-
-def test_questions_are_drawn_together_in_all_columns() -> None:
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=200)
-    values = np.stack([x, 2 * x + 1], axis=1)
-    draws = bootstrap_means(values, samples=600, seed=1)
-    assert draws.shape == (600, 2)
-    assert draws[:, 1] == pytest.approx(2 * draws[:, 0] + 1)
-    assert draws[:, 0].std() == pytest.approx(x.std() / np.sqrt(200), rel=0.15)
 
 
 def test_policies_of_different_questions_are_refused(make_trace: MakeTrace) -> None:
