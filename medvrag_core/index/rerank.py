@@ -88,35 +88,40 @@ class LateInteraction(ChunkScorer):
 
 
 def ensure_late_interaction(
-    chunks: Sequence[TextChunk],
-    pages: Mapping[str, Page],
-    encoder: PageEncoder,
-    folder: Path,
-    *,
-    corpus_fingerprint: str,
-    progress: bool = True,
+    chunks: Sequence[TextChunk], encoder: PageEncoder, folder: Path, *, corpus_fingerprint: str, progress: bool = True
 ) -> LateInteraction:
     """Encode each chunk as if it were a page without a layout, or open what is there; resumable, see `encode_corpus`.
 
     Parameters
     ----------
-    chunks : all chunks of the corpus
-    pages : pages of the corpus by id
+    chunks : all chunks of the corpus, at least one
     encoder : a page encoder that reads words; it is fitted on the chunks
     folder : takes the vectors
+    corpus_fingerprint : of the pages that the chunks were cut from
     """
-
-    def as_page(place: int) -> PageInput:
-        chunk = chunks[place]
-        words = tuple(Word(text=word, box=(0.0, 0.0, 1.0, 1.0)) for word in chunk.text.split())
-        page = pages[chunk.page_id].model_copy(update={"page_id": chunk.chunk_id, "text": chunk.text})
-        return PageInput(page=page, layout=PageLayout(page_id=chunk.chunk_id, words=words, regions=()), image=Path())
-
     store = encode_corpus(
-        PageInputs(len(chunks), as_page),
+        PageInputs(len(chunks), lambda place: _as_page(chunks[place])),
         encoder,
         folder,
         corpus_fingerprint=f"{corpus_fingerprint}-{chunks_digest(chunks)}",
         progress=progress,
     )
     return LateInteraction(store, encoder)
+
+
+def _as_page(chunk: TextChunk) -> PageInput:
+    page = Page(
+        page_id=chunk.chunk_id,
+        article_id=chunk.page_id,
+        number=1,
+        width_pt=0,
+        height_pt=0,
+        image="",
+        image_width=0,
+        image_height=0,
+        dpi=0,
+        text_source="none",
+        text=chunk.text,
+    )
+    words = tuple(Word(text=word, box=(0.0, 0.0, 1.0, 1.0)) for word in chunk.text.split())
+    return PageInput(page=page, layout=PageLayout(page_id=chunk.chunk_id, words=words, regions=()), image=Path())

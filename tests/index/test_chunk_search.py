@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medvrag_core.corpus.chunks import TextChunk, chunk_pages
+from medvrag_core.corpus.chunks import TextChunk
 from medvrag_core.encoders.embedded import EmbeddedEncoder
 from medvrag_core.encoders.minilm import MiniLmTextEncoder
 from medvrag_core.encoders.text import TextEncoder
@@ -19,7 +19,8 @@ from medvrag_core.index import text_index
 from medvrag_core.index.chunk_search import Bm25Chunks, ChunkSearch, FusedChunks
 from medvrag_core.index.rerank import ChunkScorer, CrossEncoded, RerankedChunks, ensure_late_interaction
 from medvrag_core.index.text_index import ensure_text_index, open_text_index
-from medvrag_core.records import Hit, Page, SearchResult, StageTime
+from medvrag_core.profiles.load import load_profile
+from medvrag_core.records import Hit, SearchResult, StageTime
 
 TEXTS = {
     "gout#p1#c1": "Allopurinol lowers serum urate in gout and is started at a low dose.",
@@ -203,47 +204,29 @@ class TestReranked:
         assert seen.passages == [untitled.text, f"Gout. {CHUNKS[0].text}"]
 
 
-def page(article: str, text: str) -> Page:
-    return Page(
-        page_id=f"{article}#p1", article_id=article, number=1, width_pt=1, height_pt=1, image="x",
-        image_width=1, image_height=1, dpi=72, text_source="pdf", text=text,
-    )  # fmt: skip
-
-
 @pytest.fixture
-def late(tmp_path: Path) -> Callable[[], tuple[ChunkScorer, list[TextChunk]]]:
-    pages = [page(chunk_id.split("#")[0] + str(k), text) for k, (chunk_id, text) in enumerate(TEXTS.items())]
-    chunks = chunk_pages(pages, tokens=512, overlap=0)
-
-    def build() -> tuple[ChunkScorer, list[TextChunk]]:
-        from medvrag_core.profiles.load import load_profile
-
+def late(tmp_path: Path) -> Callable[[], ChunkScorer]:
+    def build() -> ChunkScorer:
         encoder = EmbeddedEncoder(load_profile("test").encoder)
-        by_id = {p.page_id: p for p in pages}
-        return ensure_late_interaction(
-            chunks, by_id, encoder, tmp_path / "late", corpus_fingerprint="c", progress=False
-        ), chunks
+        return ensure_late_interaction(CHUNKS, encoder, tmp_path / "late", corpus_fingerprint="c", progress=False)
 
     return build
 
 
-Late = Callable[[], tuple[ChunkScorer, list[TextChunk]]]
+Late = Callable[[], ChunkScorer]
+NAMES = list(TEXTS)
 
 
 class TestLateInteraction:
     def test_the_chunk_that_speaks_of_it_scores_highest(self, late: Late) -> None:
-        scorer, chunks = late()
-        names = [c.chunk_id for c in chunks]
-        assert int(scorer.scores("How is oral candidiasis prevented?", names).argmax()) == 2
-        assert int(scorer.scores("ferritin and iron deficiency", names).argmax()) == 3
+        scorer = late()
+        assert int(scorer.scores("How is oral candidiasis prevented?", NAMES).argmax()) == 2
+        assert int(scorer.scores("ferritin and iron deficiency", NAMES).argmax()) == 3
 
     def test_a_score_does_not_depend_on_the_other_chunks(self, late: Late) -> None:
-        scorer, chunks = late()
-        names = [c.chunk_id for c in chunks]
-        together = scorer.scores("urate in gout", names[::-1])[::-1]
-        assert np.allclose(together, [scorer.scores("urate in gout", [name])[0] for name in names], atol=1e-6)
+        scorer = late()
+        together = scorer.scores("urate in gout", NAMES[::-1])[::-1]
+        assert np.allclose(together, [scorer.scores("urate in gout", [name])[0] for name in NAMES], atol=1e-6)
 
     def test_bc25_it_scores_the_same_after_opening_again(self, late: Late) -> None:
-        first, chunks = late()
-        names = [c.chunk_id for c in chunks]
-        assert np.array_equal(first.scores("gout", names), late()[0].scores("gout", names))
+        assert np.array_equal(late().scores("gout", NAMES), late().scores("gout", NAMES))

@@ -1,0 +1,97 @@
+"""From the text settings of a profile to a search over chunks; vectors are made where they are missing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from medvrag_core.corpus.chunks import TextChunk
+from medvrag_core.encoders.factory import make_page_encoder, make_text_encoder
+from medvrag_core.errors import SettingsError
+from medvrag_core.index.chunk_search import Bm25Chunks, ChunkSearch, FusedChunks
+from medvrag_core.index.rerank import CrossEncoded, RerankedChunks, ensure_late_interaction
+from medvrag_core.index.text_index import ensure_text_index
+from medvrag_core.settings import EncoderSettings, TextSettings
+
+if TYPE_CHECKING:
+    from medvrag_core.encoders.transformer import CrossEncoder
+
+
+def make_chunk_search(
+    chunks: Mapping[str, TextChunk],
+    text: TextSettings,
+    page_encoder: EncoderSettings,
+    folder: Path,
+    *,
+    corpus_fingerprint: str,
+) -> ChunkSearch:
+    """The search that ``text`` describes.
+
+    Parameters
+    ----------
+    chunks : those of the corpus, by id
+    text : retriever, encoder, reranker
+    page_encoder : the page encoder, whose vectors the embedded reranker compares
+    folder : takes a folder for every encoder and every cut of the text, so that arms do not overwrite each other
+    corpus_fingerprint : of the pages that the chunks were cut from
+
+    Raises
+    ------
+    SettingsError
+        The embedded reranker is asked for, and the page encoder is another one.
+    MedvragError
+        A package or the weights are missing.
+    """
+    cut = (text.chunk_tokens, text.overlap_tokens)
+    parts: list[ChunkSearch] = []
+    if text.retriever in ("bm25", "fused"):
+        parts.append(Bm25Chunks(list(chunks.values())))
+    if text.retriever in ("dense", "fused"):
+        encoder = make_text_encoder(text)
+        place = folder / _name(text.encoder, encoder.fingerprint, *cut)
+        parts.append(ensure_text_index(list(chunks.values()), encoder, place, corpus_fingerprint=corpus_fingerprint))
+    first = parts[0] if len(parts) == 1 else FusedChunks(parts)
+    if text.reranker == "none":
+        return first
+    if text.reranker == "cross_encoder":
+        return RerankedChunks(first, CrossEncoded(_cross_encoder(text), chunks), text.rerank_depth)
+    if page_encoder.name != "embedded":
+        raise SettingsError(
+            f"text.reranker: 'embedded' compares vectors of the embedded page encoder, this profile has "
+            f"'{page_encoder.name}'",
+            way_out="set text.reranker to cross_encoder and text.rerank_model to its weights",
+        )
+    encoder_of_pages = make_page_encoder(page_encoder)
+    scorer = ensure_late_interaction(
+        list(chunks.values()),
+        encoder_of_pages,
+        folder / _name("late", encoder_of_pages.fingerprint, *cut),
+        corpus_fingerprint=corpus_fingerprint,
+    )
+    return RerankedChunks(first, scorer, text.rerank_depth)
+
+
+def text_fingerprint(text: TextSettings) -> str:
+    """What beside the settings shapes a ranking of chunks: the encoders in use and how they want their texts.
+
+    The embedded reranker is told by the page encoder of the run.
+
+    >>> text_fingerprint(TextSettings(retriever="bm25"))
+    ''
+    """
+    told = [make_text_encoder(text).fingerprint] if text.retriever != "bm25" else []
+    if text.reranker == "cross_encoder":
+        told.append(_cross_encoder(text).fingerprint)
+    return " ".join(told)
+
+
+def _cross_encoder(text: TextSettings) -> CrossEncoder:
+    from medvrag_core.encoders.transformer import CrossEncoder
+
+    return CrossEncoder(text)
+
+
+def _name(kind: str, *parts: object) -> str:
+    return f"{kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"

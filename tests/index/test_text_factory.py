@@ -1,0 +1,89 @@
+"""Settings to searches; arms do not overwrite each other's vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medvrag_core.corpus.chunks import TextChunk
+from medvrag_core.errors import MedvragError, SettingsError
+from medvrag_core.index.chunk_search import ChunkSearch
+from medvrag_core.index.text_factory import make_chunk_search, text_fingerprint
+from medvrag_core.profiles.load import load_profile
+from medvrag_core.settings import EncoderSettings, TextSettings
+
+TEXTS = {
+    "gout#p1#c1": "Allopurinol lowers serum urate in gout.",
+    "gout#p1#c2": "Colchicine treats the acute attack.",
+    "asthma#p1#c1": "Inhaled steroids cause oral candidiasis, so patients rinse the mouth.",
+}
+CHUNKS = {name: TextChunk(chunk_id=name, page_id=name[:-3], text=text) for name, text in TEXTS.items()}
+
+
+def search(folder: Path, encoder: EncoderSettings | None = None, **settings: Any) -> ChunkSearch:
+    page_encoder = encoder or load_profile("test").encoder
+    return make_chunk_search(CHUNKS, TextSettings(**settings), page_encoder, folder, corpus_fingerprint="c")
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [
+        ({"retriever": "bm25"}, ["bm25"]),
+        ({"retriever": "dense"}, ["encode_query", "exact"]),
+        ({"retriever": "fused"}, ["bm25", "encode_query", "exact", "fuse"]),
+        ({"retriever": "bm25", "reranker": "embedded"}, ["bm25", "rerank"]),
+        ({"retriever": "fused", "reranker": "embedded"}, ["bm25", "encode_query", "exact", "fuse", "rerank"]),
+    ],
+)
+def test_every_search_finds_the_chunk_and_times_its_steps(
+    tmp_path: Path, settings: dict[str, Any], steps: list[str]
+) -> None:
+    found = search(tmp_path, **settings).search("What prevents oral candidiasis from steroids?", 2)
+    assert found.hits[0].page_id == "asthma#p1#c1"
+    assert [time.step for time in found.times] == steps
+    assert all(time.seconds >= 0 for time in found.times)
+    assert search(tmp_path, **settings).search("What prevents oral candidiasis from steroids?", 2).hits == found.hits
+
+
+def test_the_depth_of_the_reranker_is_the_length_of_the_list(tmp_path: Path) -> None:
+    found = search(tmp_path, reranker="embedded", rerank_depth=2).search("urate", 3)
+    first = search(tmp_path).search("urate", 2)
+    assert {hit.page_id for hit in found.hits} == {hit.page_id for hit in first.hits}
+
+
+def test_arms_with_other_vectors_lie_side_by_side(tmp_path: Path) -> None:
+    search(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    search(tmp_path, chunk_tokens=99)
+    search(tmp_path, reranker="embedded")
+    search(tmp_path, retriever="fused")
+    assert len({path.parent for path in tmp_path.rglob("manifest.json")}) == 3
+    assert all(path.stat().st_mtime_ns == when for path, when in before.items())
+
+
+def test_bm25_makes_no_vectors(tmp_path: Path) -> None:
+    search(tmp_path, retriever="bm25")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_embedded_reranker_needs_the_embedded_page_encoder(tmp_path: Path) -> None:
+    colqwen = EncoderSettings(name="colqwen2.5", model="vidore/colqwen2.5-v0.2")
+    with pytest.raises(SettingsError, match=r"has 'colqwen2\.5'; set text\.reranker to cross_encoder"):
+        search(tmp_path, colqwen, retriever="bm25", reranker="embedded")
+
+
+def test_a_cross_encoder_without_weights_is_refused(tmp_path: Path) -> None:
+    made = search(tmp_path, retriever="bm25", reranker="cross_encoder")
+    with pytest.raises(MedvragError, match=r"text\.rerank_model: names no weights"):
+        made.search("gout", 2)
+
+
+def test_the_fingerprint_tells_what_is_in_use() -> None:
+    bge = {"encoder": "bge", "model": "b"}
+    assert "Represent this sentence" in text_fingerprint(TextSettings(**bge))
+    assert text_fingerprint(TextSettings(retriever="bm25", **bge)) == ""
+    reranked = TextSettings(reranker="cross_encoder", rerank_model="m", **bge)
+    assert text_fingerprint(reranked).startswith(text_fingerprint(TextSettings(**bge)))
+    assert text_fingerprint(reranked) != text_fingerprint(reranked.model_copy(update={"rerank_model": "n"}))
