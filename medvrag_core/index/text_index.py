@@ -35,7 +35,6 @@ class TextIndex(ChunkSearch):
     """Chunks with their vectors, float32, shape (chunks, d); the dot product ranks."""
 
     def __init__(self, chunks: Sequence[TextChunk], vectors: NDArray[np.float32], encoder: TextEncoder) -> None:
-        self.chunks = {chunk.chunk_id: chunk for chunk in chunks}
         self._ids = np.array([chunk.chunk_id for chunk in chunks])
         self._vectors = vectors
         self._encoder = encoder

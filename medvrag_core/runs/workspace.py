@@ -34,6 +34,11 @@ class Workspace:
         return self.root / "index"
 
     @property
+    def text(self) -> Path:
+        """Vectors of text chunks, a folder for each encoder and cut of the text."""
+        return self.root / "text"
+
+    @property
     def profile(self) -> Path:
         """The resolved profile that the run was made with."""
         return self.root / "profile.yaml"

@@ -6,18 +6,19 @@ import threading
 from collections import Counter
 from functools import cached_property
 
-from medvrag_core.corpus.chunks import chunk_pages
+from medvrag_core.corpus.chunks import TextChunk, chunk_pages
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.encoders.base import PageEncoder
-from medvrag_core.encoders.factory import make_page_encoder, make_text_encoder
+from medvrag_core.encoders.factory import make_page_encoder
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import MismatchError
 from medvrag_core.filter.base import ShardRanker
 from medvrag_core.filter.embedded_ranker import EmbeddedRanker
 from medvrag_core.index.base import PageIndex
 from medvrag_core.index.build import open_index
+from medvrag_core.index.chunk_search import ChunkSearch
 from medvrag_core.index.lexical import Bm25Index
-from medvrag_core.index.text_index import TextIndex, ensure_text_index
+from medvrag_core.index.text_factory import make_chunk_search
 from medvrag_core.models.base import ChatModel
 from medvrag_core.models.limits import CallLimits
 from medvrag_core.models.local_server import ServerScorer
@@ -93,14 +94,25 @@ class Resources:
         return Bm25Index([p.page_id for p in self.store.pages], [p.text for p in self.store.pages])
 
     @cached_property
-    def text_index(self) -> TextIndex:
-        """Dense index over text chunks, built on first use."""
+    def chunks(self) -> dict[str, TextChunk]:
+        """Text chunks of the corpus by id."""
         settings = self.profile.text
-        chunks = chunk_pages(self.store.pages, tokens=settings.chunk_tokens, overlap=settings.overlap_tokens)
-        return ensure_text_index(
-            chunks,
-            make_text_encoder(settings),
-            self.workspace.root / "text" / settings.encoder,
+        made = chunk_pages(
+            self.store.pages,
+            tokens=settings.chunk_tokens,
+            overlap=settings.overlap_tokens,
+            titles={article.article_id: article.title for article in self.store.articles},
+        )
+        return {chunk.chunk_id: chunk for chunk in made}
+
+    @cached_property
+    def text_search(self) -> ChunkSearch:
+        """Search over text chunks as the text settings describe it; its vectors are made on first use."""
+        return make_chunk_search(
+            self.chunks,
+            self.profile.text,
+            self.profile.encoder,
+            self.workspace.text,
             corpus_fingerprint=self.store.fingerprint,
         )
 

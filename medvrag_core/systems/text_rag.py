@@ -1,4 +1,4 @@
-"""Text-chunk retrieval, single round (paper Table 1, second controlled row)."""
+"""Text-chunk retrieval, single round (paper Table 1, second controlled row); the text arms differ by settings alone."""
 
 from __future__ import annotations
 
@@ -13,22 +13,20 @@ class ChunkEvidence(EvidenceSource):
     """Chunks of page text; the filter reads the chunk itself, since it is as short as a summary allows."""
 
     def __init__(self, resources: Resources) -> None:
-        self.index = resources.text_index
-        self.searching = resources.searching
-        self.candidates = resources.profile.index.candidates
+        self.resources = resources
 
     def search(self, query: str) -> SearchResult:
-        """Nearest chunks."""
-        with self.searching:
-            return self.index.search(query, self.candidates)
+        """Best chunks; the search is opened, and its vectors are made, for the first query."""
+        with self.resources.searching:
+            return self.resources.text_search.search(query, self.resources.profile.index.candidates)
 
     def summary(self, evidence_id: str) -> Summary:
         """The chunk's own text."""
-        return Summary(page_id=evidence_id, text=self.index.chunks[evidence_id].text, method="chunk text")
+        return Summary(page_id=evidence_id, text=self.resources.chunks[evidence_id].text, method="chunk text")
 
     def evidence(self, evidence_id: str) -> EvidenceItem:
         """The chunk's text, without an image."""
-        chunk = self.index.chunks[evidence_id]
+        chunk = self.resources.chunks[evidence_id]
         return EvidenceItem(evidence_id=evidence_id, page_id=chunk.page_id, text=chunk.text)
 
 
