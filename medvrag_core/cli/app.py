@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from medvrag_core.cli import audit, calls, compare, cost, score
+from medvrag_core.cli import audit, calls, compare, cost, retrieval, score
 from medvrag_core.errors import InputError, MedvragError, NotBuiltError
 from medvrag_core.models.secrets import refuse_keys
 from medvrag_core.profiles.load import load_profile
@@ -36,6 +36,7 @@ app.add_typer(calls.calls, name="calls")
 app.command("replay")(calls.replay)
 app.command("diff")(calls.diff)
 app.command("score")(score.score)
+app.command("retrieval")(retrieval.retrieval)
 app.command("audit")(audit.audit)
 app.command("compare")(compare.compare)
 app.command("plan")(compare.plan)

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pydantic import Field
+
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.retrieval import RetrievalReport, retrieval_report
-from medvrag_core.records import Query, Question
+from medvrag_core.evaluation.paired_retrieval import PairedRetrieval, paired_retrieval
+from medvrag_core.evaluation.retrieval import QuestionScores, RetrievalReport, question_scores, report_of
+from medvrag_core.records import Query, Question, Record
+from medvrag_core.settings import EvaluationSettings
 from medvrag_core.systems.resources import Resources
 from medvrag_core.systems.retrievers import filtered, find_retriever, rank_all
 
 CUTOFFS = (1, 3, 5, 10, 20, 50, 100)
+
+
+class RetrieverComparison(Record):
+    """What each ranking is worth, and each against a baseline on the same questions."""
+
+    reports: dict[str, RetrievalReport] = Field(description="by name of the ranking")
+    paired: tuple[PairedRetrieval, ...] = Field(description="every other ranking against the baseline, one family")
 
 
 def gold_pages(questions: Sequence[Question]) -> dict[str, dict[str, int]]:
@@ -30,13 +41,14 @@ def compare_retrievers(
     names: Sequence[str] = ("stage1", "exact", "bm25", "hybrid"),
     *,
     cutoffs: Sequence[int] = CUTOFFS,
-) -> dict[str, RetrievalReport]:
-    """Reports by name of the retriever, each over the queries that have gold pages."""
+) -> RetrieverComparison:
+    """Retrievers by name over the queries that have gold pages, each compared with the first."""
     labeled = _labeled(queries, gold)
-    return {
-        name: retrieval_report(rank_all(find_retriever(name), resources, labeled, max(cutoffs)), gold, ks=cutoffs)
+    scores = {
+        name: question_scores(rank_all(find_retriever(name), resources, labeled, max(cutoffs)), gold, ks=cutoffs)
         for name in names
     }
+    return _comparison(scores, names[0], cutoffs, resources.profile.evaluation)
 
 
 def compare_filter_weights(
@@ -46,17 +58,29 @@ def compare_filter_weights(
     weights: Sequence[float] = (0.0, 0.3, 0.5, 0.7, 1.0),
     *,
     cutoffs: Sequence[int] = (1, 3, 5, 10, 20),
-) -> dict[str, RetrievalReport]:
-    """What the embedded ranker's trust in Stage 1 does to the pages a reader gets; 1.0 is Stage 1 alone."""
+) -> RetrieverComparison:
+    """What the embedded ranker's trust in Stage 1 does to the pages a reader gets.
+
+    Each weight is compared with the last; 1.0 is Stage 1 alone.
+    """
     labeled = _labeled(queries, gold)
-    reports = {}
+    scores = {}
     for weight in weights:
         settings = resources.profile.filter.model_copy(update={"ranker": "embedded", "stage1_weight": weight})
         other = Resources(resources.workspace, resources.profile.model_copy(update={"filter": settings}))
-        reports[f"stage1_weight {weight:g}"] = retrieval_report(
+        scores[f"stage1_weight {weight:g}"] = question_scores(
             rank_all(filtered, other, labeled, max(cutoffs)), gold, ks=cutoffs
         )
-    return reports
+    return _comparison(scores, f"stage1_weight {weights[-1]:g}", cutoffs, resources.profile.evaluation)
+
+
+def _comparison(
+    scores: Mapping[str, QuestionScores], baseline: str, cutoffs: Sequence[int], settings: EvaluationSettings
+) -> RetrieverComparison:
+    return RetrieverComparison(
+        reports={name: report_of(found, cutoffs) for name, found in scores.items()},
+        paired=paired_retrieval(scores, baseline, settings),
+    )
 
 
 def _labeled(queries: Sequence[Query], gold: Mapping[str, Mapping[str, int]]) -> list[Query]:

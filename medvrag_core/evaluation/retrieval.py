@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from medvrag_core.errors import InputError
@@ -28,8 +30,24 @@ class RetrievalReport(Record):
     mrr: float = Field(description="mean of 1 / rank of the first gold page")
 
 
-def retrieval_report(rankings: Mapping[str, Ranking], gold: Gold, ks: Sequence[int] = (10, 100)) -> RetrievalReport:
-    """Score ranked pages with ir-measures.
+@dataclass(frozen=True)
+class QuestionScores:
+    """What a ranking is worth for each question that has a gold page.
+
+    Attributes
+    ----------
+    ids : question ids, sorted
+    ranked : bool, shape (n,), whether any page was ranked; a question without ranking has 0 everywhere
+    values : by metric (``recall@10``, ``any_gold@10``, ``nDCG@10``, ``MRR``): float, shape (n,), in 0 to 1
+    """
+
+    ids: tuple[str, ...]
+    ranked: NDArray[np.bool_]
+    values: Mapping[str, NDArray[np.float64]]
+
+
+def question_scores(rankings: Mapping[str, Ranking], gold: Gold, ks: Sequence[int] = (10, 100)) -> QuestionScores:
+    """Score ranked pages question by question with ir-measures.
 
     Parameters
     ----------
@@ -40,10 +58,6 @@ def retrieval_report(rankings: Mapping[str, Ranking], gold: Gold, ks: Sequence[i
     Raises
     ------
     InputError : no question has a gold page, or a ranking names a page twice
-
-    >>> report = retrieval_report({"q": ["a#p1", "a#p2"]}, {"q": {"a#p2": 1, "b#p1": 1}}, ks=(1, 2))
-    >>> report.recall, report.mrr
-    ({1: 0.0, 2: 0.5}, 0.5)
     """
     import ir_measures
     from ir_measures import RR, R, Success, nDCG
@@ -58,20 +72,38 @@ def retrieval_report(rankings: Mapping[str, Ranking], gold: Gold, ks: Sequence[i
         q: {page: float(-rank) for rank, page in enumerate(_page_ids(rankings[q], q))} for q in judged & rankings.keys()
     }
     run = {q: scores for q, scores in run.items() if scores}
-    measures = [nDCG @ 10, RR, *(R @ k for k in ks), *(Success @ k for k in ks)]
-    totals = {str(measure): 0.0 for measure in measures}
+    names = {nDCG @ 10: "nDCG@10", RR: "MRR"}
+    names |= {R @ k: f"recall@{k}" for k in ks} | {Success @ k: f"any_gold@{k}" for k in ks}
+    ids = tuple(sorted(judged))
+    place = {q: number for number, q in enumerate(ids)}
+    values = {name: np.zeros(len(ids)) for name in names.values()}
     if run:
-        for metric in ir_measures.iter_calc(measures, {q: judged[q] for q in run}, run):
-            totals[str(metric.measure)] += metric.value
-    mean = {name: total / len(judged) for name, total in totals.items()}
+        for metric in ir_measures.iter_calc(list(names), {q: judged[q] for q in run}, run):
+            values[names[metric.measure]][place[metric.query_id]] = metric.value
+    return QuestionScores(ids, np.array([q in run for q in ids], dtype=bool), values)
+
+
+def report_of(scores: QuestionScores, ks: Sequence[int]) -> RetrievalReport:
+    """Means over the questions."""
+    mean = {name: float(values.mean()) for name, values in scores.values.items()}
     return RetrievalReport(
-        n=len(judged),
-        unranked=len(judged) - len(run),
-        recall={k: mean[str(R @ k)] for k in ks},
-        any_gold={k: mean[str(Success @ k)] for k in ks},
-        ndcg_at_10=mean[str(nDCG @ 10)],
-        mrr=mean[str(RR)],
+        n=len(scores.ids),
+        unranked=int((~scores.ranked).sum()),
+        recall={k: mean[f"recall@{k}"] for k in ks},
+        any_gold={k: mean[f"any_gold@{k}"] for k in ks},
+        ndcg_at_10=mean["nDCG@10"],
+        mrr=mean["MRR"],
     )
+
+
+def retrieval_report(rankings: Mapping[str, Ranking], gold: Gold, ks: Sequence[int] = (10, 100)) -> RetrievalReport:
+    """Means of :func:`question_scores`, which tells what goes in and what is refused.
+
+    >>> report = retrieval_report({"q": ["a#p1", "a#p2"]}, {"q": {"a#p2": 1, "b#p1": 1}}, ks=(1, 2))
+    >>> report.recall, report.mrr
+    ({1: 0.0, 2: 0.5}, 0.5)
+    """
+    return report_of(question_scores(rankings, gold, ks), ks)
 
 
 def write_trec(path: Path, run: Mapping[str, Sequence[Hit]], tag: str) -> None:

@@ -1,0 +1,183 @@
+"""Tables and figures of retrieval measured as such; every comparison of two rankings comes with its test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from medvrag_core.evaluation.exact_overlap import ExactOverlap
+from medvrag_core.evaluation.means import Estimate
+from medvrag_core.evaluation.paired_retrieval import PairedRetrieval
+from medvrag_core.evaluation.stage_recall import Stage, StageRecall
+from medvrag_core.views.markup import escape
+from medvrag_core.views.tables import HtmlTable, Number, seconds
+from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, titled
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+STAGE_LABELS: dict[Stage, str] = {
+    "candidates": "candidates of Stage 1",
+    "kept": "kept by the filter",
+    "shown": "shown to the reader",
+}
+
+
+def stage_recall_table(report: StageRecall, *, caption: str = "") -> HtmlTable:
+    """Recall by stage and depth with intervals; how high a stage ranks gold pages stands in its last row."""
+    ranks = {rank.stage: rank for rank in report.ranks}
+    rows: list[list[object]] = []
+    for row, after in zip(report.rows, [*report.rows[1:], None], strict=True):
+        rank = ranks.get(row.stage) if after is None or after.stage != row.stage else None
+        rows.append(
+            [
+                STAGE_LABELS[row.stage],
+                Number(f"{row.k:,}"),
+                *(_estimate(e) for e in (row.recall, row.any_gold, row.all_gold)),
+                *(_estimate(e) for e in ((rank.ndcg_at_10, rank.mrr) if rank else (None, None))),
+            ]
+        )
+        if report.gold == "labels":
+            rows[-1].append(Number("–" if row.judged is None else f"{100 * row.judged:.0f}%"))
+    columns = ["stage", "first k", "recall", "any gold page", "all gold pages", "nDCG@10", "MRR"]
+    if report.gold == "labels":
+        columns.append("pages labeled")
+    parts = [
+        caption,
+        f"{report.system}, {'first round' if report.rounds == 'first' else 'any round'}",
+        f"{report.questions} questions with {report.gold_pages} relevant pages",
+        f"{report.unranked} without any ranking count as 0",
+        f"{report.confidence:.0%} bootstrap intervals over questions",
+    ]
+    return HtmlTable(columns, rows, caption="; ".join(filter(None, parts)))
+
+
+def stage_funnel(report: StageRecall, *, caption: str = "") -> go.Figure:
+    """Recall of every stage and depth, first stage on top, with intervals; each step to the left is a loss."""
+    import plotly.graph_objects as go
+
+    names = [f"{STAGE_LABELS[row.stage]}, first {row.k:,}" for row in report.rows]
+    figure = go.Figure()
+    # The two series sit a little apart, so that equal values stay visible.
+    for name, color, symbol, shift, found in (
+        ("share of a question's gold pages", BLUE, "circle", -0.13, [row.recall for row in report.rows]),
+        ("questions with all gold pages", ORANGE, "square", 0.13, [row.all_gold for row in report.rows]),
+    ):
+        figure.add_scatter(
+            x=[100 * e.value for e in found],
+            y=[place + shift for place in range(len(found))],
+            name=name,
+            mode="markers",
+            marker={"size": 10, "color": color, "symbol": symbol},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [100 * (e.high - e.value) for e in found],
+                "arrayminus": [100 * (e.value - e.low) for e in found],
+                "color": color,
+            },
+            customdata=[[names[place], 100 * e.low, 100 * e.high] for place, e in enumerate(found)],
+            hovertemplate="%{customdata[0]}<br>%{x:.1f}% [%{customdata[1]:.1f}, %{customdata[2]:.1f}]<extra></extra>",
+        )
+    figure.update_yaxes(
+        tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5], showgrid=False
+    )
+    figure.update_xaxes(title=f"mean of {report.questions} questions (%), with bootstrap interval", range=[0, 101])
+    return titled(
+        figure, f"Gold pages stage by stage: {report.system}", caption, height=200 + ROW_HEIGHT * len(report.rows)
+    )
+
+
+def paired_retrieval_table(paired: Sequence[PairedRetrieval], *, caption: str = "") -> HtmlTable:
+    """Each ranking against the baseline: counts, interval, sign-flip p and Holm's adjustment over this table."""
+    rows = [
+        [
+            f"{c.b} over {c.a}",
+            c.metric,
+            Number(str(c.n)),
+            Number(f"{c.mean_b:.3f}"),
+            Number(f"{c.mean_a:.3f}"),
+            Number(f"{c.won} / {c.lost}"),
+            Number(f"{c.difference:+.3f}"),
+            Number(f"[{c.low:+.3f}, {c.high:+.3f}]"),
+            Number(p_value(c.p_value)),
+            Number(p_value(c.p_adjusted)),
+        ]
+        for c in paired
+    ]
+    confidence = f"{paired[0].confidence:.0%}" if paired else ""
+    columns = ["comparison", "metric", "questions", "mean of first", "mean of second", "won / lost", "difference"]
+    return HtmlTable([*columns, f"{confidence} interval", "sign-flip p", "Holm p"], rows, caption=caption)
+
+
+def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str = "") -> go.Figure:
+    """Paired differences with bootstrap intervals, won and lost questions and adjusted p beside each; zero is equal."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure(
+        go.Scatter(
+            x=[c.difference for c in paired],
+            y=[f"{escape(c.b)} over {escape(c.a)}<br>{escape(c.metric)}" for c in paired],
+            mode="markers+text",
+            marker={"size": 10, "symbol": "square", "color": BLUE},
+            text=[f"{c.difference:+.3f}  (won {c.won}, lost {c.lost}, Holm p {_p_text(c.p_adjusted)})" for c in paired],
+            textposition="top center",
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [c.high - c.difference for c in paired],
+                "arrayminus": [c.difference - c.low for c in paired],
+                "color": BLUE,
+            },
+            customdata=[[c.low, c.high, c.n] for c in paired],
+            hovertemplate="%{y}<br>%{x:+.3f} [%{customdata[0]:+.3f}, %{customdata[1]:+.3f}]"
+            "<br>n = %{customdata[2]}<extra></extra>",
+            showlegend=False,
+        )
+    )
+    figure.add_vline(x=0, line={"color": GRAY, "width": 1.5}, layer="below")
+    # Room for the text beside marks near the edge, and a scale on which a small difference looks small.
+    reach = max([0.1, *(1.3 * max(-c.low, c.high) for c in paired)])
+    n = max((c.n for c in paired), default=0)
+    figure.update_xaxes(title=f"mean difference over {n} questions, with bootstrap interval", range=[-reach, reach])
+    figure.update_yaxes(autorange="reversed", type="category")
+    return titled(figure, "Paired differences between rankings", caption, height=180 + (ROW_HEIGHT + 10) * len(paired))
+
+
+def overlap_table(found: ExactOverlap, *, caption: str = "") -> HtmlTable:
+    """What the index has in common with exact search, by shortlist and depth."""
+    rows = [
+        [
+            Number(f"{row.shortlist:,}"),
+            Number(f"{row.k:,}"),
+            _estimate(row.overlap),
+            Number(f"{row.identical} of {found.queries}"),
+            Number(seconds(found.seconds[row.shortlist])),
+            "holds every page" if row.shortlist in found.exhaustive else "",
+        ]
+        for row in found.rows
+    ]
+    parts = [
+        caption,
+        f"{found.queries} queries, {found.pages} pages",
+        f"exact search takes {seconds(found.exact_seconds)} (medians, encoding left out)",
+    ]
+    columns = ["shortlist", "first k", "found of exact search", "same order", "time", ""]
+    return HtmlTable(columns, rows, caption="; ".join(filter(None, parts)))
+
+
+def p_value(value: float) -> str:
+    """A p-value as it is printed.
+
+    >>> p_value(0.00004), p_value(0.0412)
+    ('<0.001', '0.041')
+    """
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _p_text(value: float) -> str:
+    return escape(p_value(value)) if value < 0.001 else f"= {p_value(value)}"
+
+
+def _estimate(found: Estimate | None) -> Number:
+    return Number("–" if found is None else f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]")
