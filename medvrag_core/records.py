@@ -281,7 +281,10 @@ class EvidenceItem(Record):
 
 
 class ReaderInput(Record):
-    """All that a reader sees in one round (paper section 3.4)."""
+    """All that a reader sees in one round (paper section 3.4).
+
+    ``history`` is the plain text of earlier rounds in the arm that has it in the place of the memory bank.
+    """
 
     question: Question
     round: int
@@ -290,6 +293,7 @@ class ReaderInput(Record):
     summaries: tuple[Summary, ...] = ()
     bank: MemoryBank = MemoryBank()
     query: str = ""
+    history: str = ""
 
 
 class SeenPage(Record):
@@ -341,8 +345,9 @@ class ParsedReply(Record):
 class Round(Record):
     """One pass of retrieve -> filter -> read.
 
-    ``shown`` are the pages that the reader really got. ``refinement`` is the reply of the option-blind arm, whose
-    query is written by a call of its own.
+    ``shown`` are the pages that the reader really got. ``refinement`` is the reply of a call that wrote the query
+    alone: in the option-blind arm, and where a round must ask. ``history`` is what was shown in the place of the bank,
+    in the arm with plain history.
     """
 
     number: int
@@ -352,6 +357,7 @@ class Round(Record):
     shown: tuple[str, ...]
     summaries_shown: tuple[str, ...] = ()
     bank_before: MemoryBank
+    history: str = ""
     reply: ReaderReply
     parsed: ParsedReply
     refinement: ReaderReply | None = None

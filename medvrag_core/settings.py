@@ -201,9 +201,14 @@ class LoopSettings(StageSettings):
     """The iterative loop (paper sections 3.4 and 3.5)."""
 
     max_rounds: int = Field(3, ge=1, le=10)
-    pages_shown: int = Field(10, ge=1)
+    min_rounds: int = Field(1, ge=1, le=10, description="rounds before this one must ask, even where they could answer")
+    pages_shown: int = Field(10, ge=0, description="0: the reader gets summaries alone")
     summaries_shown: int = Field(20, ge=0)
-    memory: bool = True
+    memory: Literal["bank", "history", "none"] = Field(
+        "bank",
+        description="what a round is told of earlier ones: findings and notes; the plain text of queries and replies, "
+        "cut to the length of the bank; or nothing",
+    )
     refinement: Literal["with_options", "option_blind"] = Field(
         "with_options", description="option_blind: queries and notes are written without seeing the options"
     )
@@ -211,6 +216,39 @@ class LoopSettings(StageSettings):
         "drop_pages",
         description="when images do not fit the context: leave out the lowest-ranked, make all smaller, or fail",
     )
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _as_runs_of_old_wrote_it(cls, value: Any) -> Any:
+        return ("bank" if value else "none") if isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _rounds_in_order(self) -> Self:
+        if self.min_rounds > self.max_rounds:
+            raise ValueError(f"min_rounds ({self.min_rounds}) is above max_rounds ({self.max_rounds})")
+        return self
+
+
+class ControlSettings(StageSettings):
+    """What a control arm changes between the stages; the defaults change nothing.
+
+    ``iterated_in`` and ``cited_in`` name an arm of the same run, whose stored answers say which questions are asked
+    and which pages are left out.
+    """
+
+    iterated_in: str = Field("", description="ask only the questions on which this arm took more than one round")
+    options: Literal["given", "shuffled"] = Field("given", description="shuffled: the option texts change labels")
+    pages: Literal["found", "blank", "random", "other_question", "cited_removed", "uncited_removed"] = Field(
+        "found", description="what stands in the place of the pages that a reader would get, or is left out of them"
+    )
+    cited_in: str = Field("", description="arm whose answers cite the pages that cited_removed leaves out")
+    seed: int = Field(42, description="of the shuffle and of every draw of pages")
+
+    @model_validator(mode="after")
+    def _removal_has_its_arm(self) -> Self:
+        if self.pages.endswith("_removed") != bool(self.cited_in):
+            raise ValueError("cited_in goes with pages: cited_removed or uncited_removed, and only with them")
+        return self
 
 
 class TextSettings(StageSettings):
@@ -258,6 +296,7 @@ class Profile(StageSettings):
     reader: ReaderSettings = ReaderSettings()
     reader_model: ModelSettings = ModelSettings()
     loop: LoopSettings = LoopSettings()
+    control: ControlSettings = ControlSettings()
     calls: CallSettings = CallSettings()
     serve: ServeSettings = ServeSettings()
     text: TextSettings = TextSettings()

@@ -46,6 +46,7 @@ SourceOption = Annotated[Path | None, typer.Option(help="Folder of PDFs (searche
 ProfileOption = Annotated[str | None, typer.Option(help="Profile name or YAML file. Default: the run's own, else cpu.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override, e.g. --set loop.max_rounds=1.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
+ArmsOption = Annotated[Path | None, typer.Option(help="YAML file with control arms of your own, one line each.")]
 RunOption = Annotated[Path | None, typer.Option("--run", help="Folder of a finished run.")]
 
 
@@ -57,6 +58,7 @@ def run(
     profile: ProfileOption = None,
     system: Annotated[str, typer.Option(help="Which system answers; see `medvrag systems`.")] = "medvrag",
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
+    arms: ArmsOption = None,
     calls: Annotated[
         str | None, typer.Option(help="Model calls: only-missing (default), always, never, or only-cache (a replay).")
     ] = None,
@@ -73,11 +75,13 @@ def run(
     from medvrag_core.evaluation.report import run_report
     from medvrag_core.runs.publish import write_text
     from medvrag_core.systems.answering import answer_all, require_resumable
-    from medvrag_core.systems.base import find_system
+    from medvrag_core.systems.base import add_arms, find_system
     from medvrag_core.systems.prepare import prepare
     from medvrag_core.systems.resources import Resources
 
     asked = read_questions(questions)[:limit]
+    if arms is not None:
+        add_arms(arms)
     find_system(system)
     workspace = Workspace(out)
     resolved = _profile_for(workspace, profile, [*(set_ or []), *([f"calls.policy={calls}"] if calls else [])])
@@ -91,7 +95,8 @@ def run(
                 traces = answer_all(system, resources, asked)
             finally:
                 resources.close()
-            report = run_report(traces, expected=len(asked))
+            # An arm may ask only some of the questions.
+            report = run_report(traces, expected=len(traces))
             write_text(out / "report.json", report.model_dump_json(indent=1) + "\n")
             stage.add(out / "report.json")
             stage.measure(**report.model_dump(mode="json"))
@@ -145,6 +150,7 @@ def ask(
     option: Annotated[list[str], typer.Option(help="LABEL=text, at least two times.")],
     profile: ProfileOption = None,
     system: Annotated[str, typer.Option(help="Which system answers.")] = "medvrag",
+    arms: ArmsOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -154,11 +160,13 @@ def ask(
 
         medvrag ask "Which test?" --option A=Fundoscopy --option B=Spirometry --run runs/mine
     """
-    from medvrag_core.systems.answering import answer_one, answering_fingerprint
-    from medvrag_core.systems.base import find_system
+    from medvrag_core.systems.answering import answer_one, answering_fingerprint, set_up
+    from medvrag_core.systems.base import add_arms, find_system
     from medvrag_core.systems.resources import Resources
     from medvrag_core.views.trace_text import trace_text
 
+    if arms is not None:
+        add_arms(arms)
     entry = find_system(system)
     options = _options(option)
     workspace = Workspace(run_)
@@ -168,10 +176,10 @@ def ask(
             way_out=f"build it with `medvrag run --source DIR --questions FILE --out {run_}`",
         )
     resources = Resources(workspace, _profile_for(workspace, profile, set_))
-    asked = Question(id="ask", question=question, options=options)
     try:
-        key = answering_fingerprint(system, resources)
-        trace = answer_one(system, entry.compose(resources), asked, profile=resources.profile.name, key=key)
+        view, (asked,) = set_up(system, resources, [Question(id="ask", question=question, options=options)])
+        key = answering_fingerprint(system, view)
+        trace = answer_one(system, entry.compose(view), asked, profile=view.profile.name, key=key)
     finally:
         resources.close()
     typer.echo(trace.model_dump_json(indent=1) if as_json else trace_text(trace))
@@ -302,10 +310,12 @@ def doctor(
 
 
 @app.command()
-def systems(as_json: JsonOption = False) -> None:
-    """List the systems that `medvrag run --system` knows."""
-    from medvrag_core.systems.base import catalog
+def systems(arms: ArmsOption = None, as_json: JsonOption = False) -> None:
+    """List the systems and control arms that `medvrag run --system` knows."""
+    from medvrag_core.systems.base import add_arms, catalog
 
+    if arms is not None:
+        add_arms(arms)
     entries = {entry.name: entry.summary for entry in catalog().values()}
     typer.echo(json.dumps(entries, indent=1) if as_json else "\n".join(f"{k:22}{v}" for k, v in entries.items()))
 

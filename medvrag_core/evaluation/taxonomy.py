@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -14,6 +13,7 @@ from pydantic import Field
 from medvrag_core.errors import MedvragError
 from medvrag_core.evaluation.proportions import wilson
 from medvrag_core.evaluation.scoring import require_one_arm, score
+from medvrag_core.reasoning.sameness import page_of as page_of
 from medvrag_core.records import Record, Round, Trace
 
 ErrorClass = Literal[
@@ -77,16 +77,6 @@ class ErrorTaxonomy(Record):
     need: Literal["any", "all"]
     rows: tuple[ErrorRow, ...]
     suspect_reasons: dict[str, int] = Field({}, description="why the gold of suspect questions is in doubt")
-
-
-def page_of(evidence_id: str) -> str:
-    """The page that a page id or a chunk id speaks of.
-
-    >>> page_of("PMC1#p12"), page_of("PMC1#p12#c3")
-    ('PMC1#p12', 'PMC1#p12')
-    """
-    found = re.match(r".+#p[0-9]+", evidence_id)
-    return found.group() if found else evidence_id
 
 
 def classify_error(

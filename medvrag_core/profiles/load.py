@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,24 @@ def load_profile(name_or_path: str, overrides: dict[str, Any] | None = None) -> 
     1
     """
     data, source = _read_profile(name_or_path, seen=())
-    for dotted, value in (overrides or {}).items():
+    return _resolved(data, overrides or {}, source)
+
+
+def with_overrides(profile: Profile, overrides: Mapping[str, Any], *, source: str) -> Profile:
+    """A resolved profile with values by dotted field, checked as a whole; ``source`` names them in errors.
+
+    Raises
+    ------
+    SettingsError : an unknown key or a bad value
+
+    >>> with_overrides(load_profile("cpu"), {"loop.max_rounds": 1}, source="arm 'one'").loop.max_rounds
+    1
+    """
+    return _resolved(profile.model_dump(), overrides, source)
+
+
+def _resolved(data: dict[str, Any], overrides: Mapping[str, Any], source: str) -> Profile:
+    for dotted, value in overrides.items():
         _set_dotted(data, dotted, value)
     try:
         return Profile.model_validate(data)

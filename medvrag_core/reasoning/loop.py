@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from medvrag_core.errors import ModelError
 from medvrag_core.filter.base import Candidate, PageFilter
 from medvrag_core.models.outcomes import CallError, failure_kind
+from medvrag_core.reasoning.exhibit import Exhibit, Show, as_found
 from medvrag_core.reasoning.memory import MAX_FINDINGS, new_findings, remember
+from medvrag_core.reasoning.prompts import history_text
 from medvrag_core.reasoning.reader import Reader, ended_by_model
 from medvrag_core.reasoning.replies import parse_reply
 from medvrag_core.reasoning.sameness import folded, names_other_pages
 from medvrag_core.records import (
     EvidenceItem,
+    FilterDecision,
     MemoryBank,
     ParsedReply,
     Question,
@@ -65,19 +68,25 @@ class RoundError(ModelError):
 
 
 def run_rounds(
-    question: Question, source: EvidenceSource, page_filter: PageFilter, reader: Reader, settings: LoopSettings
+    question: Question,
+    source: EvidenceSource,
+    page_filter: PageFilter,
+    reader: Reader,
+    settings: LoopSettings,
+    show: Show = as_found,
 ) -> tuple[Round, ...]:
     """Answer one question in at most ``settings.max_rounds`` rounds.
 
     Round 1 searches with the question alone, never with its options (MIRAGE's rule). A round that
     neither answers nor asks ends the loop, since asking the same thing again would be a re-roll; so does a
     reply that the model cut short, refused or left empty. The last round must answer; a query it asks for instead
-    is not followed.
+    is not followed. A round before ``settings.min_rounds`` must ask: where the reader does not, a call of its own
+    writes query and notes without the options. ``show`` may change what the reader gets of the pages found.
 
-    Flags of a round: those of its replies; ``filter_fallback`` (a filter call gave no ranking); ``query_stalled`` (it
-    asks for a query that was asked before); ``same_pages`` (it showed exactly the pages of the round before);
-    ``foreign_page_id`` (a new finding names a page that was not shown in the round); ``bank_full`` (findings were
-    left out of the bank).
+    Flags of a round: those of its replies and of ``show``; ``filter_fallback`` (a filter call gave no ranking);
+    ``query_stalled`` (it asks for a query that was asked before); ``same_pages`` (it showed exactly the
+    pages of the round before); ``foreign_page_id`` (a new finding names a page that was not shown in the round);
+    ``bank_full`` (findings were left out of the bank).
 
     Raises
     ------
@@ -86,13 +95,15 @@ def run_rounds(
     RunStopped
         The run cannot go on, or was asked to stop.
     """
-    machine = _Machine(source, page_filter, reader, settings)
+    machine = _Machine(source, page_filter, reader, settings, show)
     rounds: list[Round] = []
     bank, query, asked = MemoryBank(), question.question, {folded(question.question)}
     for number in range(1, settings.max_rounds + 1):
-        shown_bank = bank if settings.memory else MemoryBank()
+        shown_bank = bank if settings.memory == "bank" else MemoryBank()
+        # The bank that is not shown still says how long the history may be.
+        history = history_text(rounds, bank) if settings.memory == "history" else ""
         try:
-            done = machine.run(question, number, query, shown_bank)
+            done = machine.run(question, number, query, shown_bank, history)
         except ModelError as error:
             raise RoundError(error, tuple(rounds)) from error
         wanted, flags = done.parsed.query_update, list(done.flags)
@@ -117,6 +128,20 @@ def verdict(rounds: tuple[Round, ...]) -> ParsedReply:
     return rounds[-1].parsed
 
 
+def retrieve(
+    source: EvidenceSource, page_filter: PageFilter, query: str
+) -> tuple[SearchResult, FilterDecision, list[StageTime]]:
+    """Stages 1 and 2 for one query, with the seconds of every step."""
+    found = source.search(query)
+    clock = time.perf_counter()
+    candidates = [
+        Candidate(page_id=h.page_id, summary=source.summary(h.page_id).text, rank=h.rank, score=h.score)
+        for h in found.hits
+    ]
+    decision = page_filter.select(query, candidates)
+    return found, decision, [*found.times, StageTime(step="filter", seconds=time.perf_counter() - clock)]
+
+
 @dataclass(frozen=True)
 class _Machine:
     """What all rounds of a question run on."""
@@ -125,24 +150,27 @@ class _Machine:
     page_filter: PageFilter
     reader: Reader
     settings: LoopSettings
+    show: Show
 
-    def run(self, question: Question, number: int, query: str, bank: MemoryBank) -> Round:
-        found = self.source.search(query)
-        clock = time.perf_counter()
-        candidates = [
-            Candidate(page_id=h.page_id, summary=self.source.summary(h.page_id).text, rank=h.rank, score=h.score)
-            for h in found.hits
-        ]
-        decision = self.page_filter.select(query, candidates)
-        times = [*found.times, StageTime(step="filter", seconds=time.perf_counter() - clock)]
+    def run(self, question: Question, number: int, query: str, bank: MemoryBank, history: str) -> Round:
+        found, decision, times = retrieve(self.source, self.page_filter, query)
+        exhibit = self.show(
+            question,
+            number,
+            Exhibit(
+                evidence=tuple(map(self.source.evidence, decision.kept[: self.settings.pages_shown])),
+                summaries=tuple(map(self.source.summary, decision.kept[: self.settings.summaries_shown])),
+            ),
+        )
         given = ReaderInput(
             question=question,
             round=number,
             must_answer=number == self.settings.max_rounds,
-            evidence=tuple(map(self.source.evidence, decision.kept[: self.settings.pages_shown])),
-            summaries=tuple(map(self.source.summary, decision.kept[: self.settings.summaries_shown])),
+            evidence=exhibit.evidence,
+            summaries=exhibit.summaries,
             bank=bank,
             query=query,
+            history=history,
         )
         blind = self.settings.refinement == "option_blind"
         reply = _timed(
@@ -151,15 +179,14 @@ class _Machine:
         parsed = _parsed(reply, given)
         given = _as_seen(given, reply)
         refinement = None
-        if blind and parsed.label is None:
-            if parsed.query_update is not None and not given.must_answer:
-                sightless = _without_options(given)
-                refinement = _timed("refine", self.reader.refine, sightless, times)
-                parsed = _parsed(refinement, sightless)
-            else:
-                # What the answering call wrote beside its verdict was written with the options in sight.
-                parsed = ParsedReply(reason=parsed.reason)
-        flags = [*reply.flags, *(refinement.flags if refinement else ())]
+        if self._needs_refinement(parsed, given):
+            sightless = _without_options(given)
+            refinement = _timed("refine", self.reader.refine, sightless, times)
+            parsed = _parsed(refinement, sightless)
+        elif blind and parsed.label is None:
+            # What the answering call wrote beside its verdict was written with the options in sight.
+            parsed = ParsedReply(reason=parsed.reason)
+        flags = [*exhibit.flags, *reply.flags, *(refinement.flags if refinement else ())]
         if any(call.fallback for call in decision.calls):
             flags.append("filter_fallback")
         if _foreign(new_findings(bank, parsed.findings), given):
@@ -172,12 +199,20 @@ class _Machine:
             shown=tuple(item.evidence_id for item in given.evidence),
             summaries_shown=tuple(s.page_id for s in given.summaries),
             bank_before=bank,
+            history=history,
             reply=reply,
             parsed=parsed,
             refinement=refinement,
             times=tuple(times),
             flags=tuple(flags),
         )
+
+    def _needs_refinement(self, parsed: ParsedReply, given: ReaderInput) -> bool:
+        if given.must_answer or parsed.reason in ENDED_BY_MODEL:
+            return False
+        if parsed.query_update is None:
+            return given.round < self.settings.min_rounds
+        return self.settings.refinement == "option_blind"
 
 
 def _timed(

@@ -7,6 +7,7 @@ from itertools import chain
 
 from medvrag_core.models.reply_text import neutral
 from medvrag_core.reasoning.judge import Judgement, content_words
+from medvrag_core.reasoning.prompts import QUERY_LINE
 from medvrag_core.reasoning.replies import MAX_QUERY
 from medvrag_core.reasoning.sameness import folded
 from medvrag_core.records import ReaderInput
@@ -52,8 +53,9 @@ def blind_query(given: ReaderInput, missing: tuple[str, ...]) -> str:
 
 
 def issued_queries(given: ReaderInput) -> list[str]:
-    """Queries of this and earlier rounds, as far as the bank remembers them."""
+    """Queries of this and earlier rounds, as far as the bank or the history remembers them."""
     remembered = [note.partition(ASKS_FOR)[2] for note in given.bank.reasoning_history if ASKS_FOR in note]
+    remembered += [line.partition(": ")[2] for line in given.history.splitlines() if line.startswith(QUERY_LINE)]
     return [given.question.question, given.query, *remembered]
 
 

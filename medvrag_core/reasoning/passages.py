@@ -95,7 +95,7 @@ def layout_text(layout: PageLayout) -> str:
 
 
 def evidence_passages(given: ReaderInput) -> list[Passage]:
-    """All that one round shows, as passages: pages, summaries of pages not shown, findings of the memory bank."""
+    """All that one round shows, as passages: pages, summaries of pages not shown, and what is told of rounds before."""
     shown = {item.page_id for item in given.evidence}
     out = [passage for item in given.evidence for passage in split_text(item.text, item.page_id)]
     # Evidence as a page is, but no search ever sees it.
@@ -103,7 +103,7 @@ def evidence_passages(given: ReaderInput) -> list[Passage]:
     for summary in given.summaries:
         if summary.page_id not in shown:
             out.extend(replace(p, kind="summary") for p in split_text(summary.text, summary.page_id))
-    return out + bank_passages(given.bank)
+    return out + bank_passages(given.bank) + history_passages(given.history)
 
 
 def bank_passages(bank: MemoryBank) -> list[Passage]:
@@ -123,6 +123,11 @@ def bank_passages(bank: MemoryBank) -> list[Passage]:
             _passage(page_id, "finding", text[: source.start()] if source else text, "", 1_000_000 + 100 * number)
         )
     return out
+
+
+def history_passages(history: str) -> list[Passage]:
+    """Sentences of the plain history of earlier rounds, which stand for no page."""
+    return [replace(passage, kind="finding") for passage in split_text(history, "history")]
 
 
 @lru_cache(maxsize=512)

@@ -7,12 +7,13 @@ from pages, questions or earlier replies is made neutral first, so that it canno
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from importlib import resources
 from string import Template
 from typing import Literal
 
 from medvrag_core.models.reply_text import neutral
-from medvrag_core.records import MemoryBank, Question, ReaderInput
+from medvrag_core.records import MemoryBank, Question, ReaderInput, Round
 
 ReaderPurpose = Literal["reader", "refine"]
 
@@ -75,9 +76,31 @@ def bank_text(bank: MemoryBank) -> str:
     - [Round 1] Screen yearly
     Note of round 1: ?
     """
+    return _bank_lines(bank) or "(empty)"
+
+
+def _bank_lines(bank: MemoryBank) -> str:
     lines = [f"- {neutral(finding)}" for finding in bank.key_findings]
     lines += [f"Note of round {k}: {neutral(note)}" for k, note in enumerate(bank.reasoning_history, 1) if note]
-    return "\n".join(lines) or "(empty)"
+    return "\n".join(lines)
+
+
+QUERY_LINE = "Query of round "
+
+
+def history_text(rounds: Sequence[Round], bank: MemoryBank) -> str:
+    """Queries and replies of earlier rounds as they came, for the arm that has them in the place of ``bank``.
+
+    Never longer than the bank would be in the same prompt, in characters; the newest is kept.
+    """
+    lines = []
+    for done in rounds:
+        lines.append(f"{QUERY_LINE}{done.number}: {neutral(done.query)}")
+        # Where a call of its own wrote the query, the reply before it may hold options and is not carried on.
+        lines.append(f"Reply of round {done.number}: {neutral((done.refinement or done.reply).text)}")
+    text, room = "\n".join(lines), len(_bank_lines(bank))
+    # A cut leaves half a word in front.
+    return text if len(text) <= room else text[len(text) - room :].partition(" ")[2]
 
 
 def _filled(name: str, given: ReaderInput, **more: str) -> str:
@@ -88,7 +111,7 @@ def _filled(name: str, given: ReaderInput, **more: str) -> str:
             round=given.round,
             query=neutral(given.query or given.question.question),
             question=_question_text(given.question),
-            bank=bank_text(given.bank),
+            bank=given.history or bank_text(given.bank),
             pages="\n".join(_evidence_lines(given)) or "(none)",
             summaries="\n".join(f"[{neutral(s.page_id)}] {neutral(s.text)}" for s in given.summaries) or "(none)",
             **more,

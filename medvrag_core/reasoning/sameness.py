@@ -31,11 +31,31 @@ def names_other_pages(text: str, known: Iterable[str]) -> bool:
     >>> names_other_pages("Screen yearly (page P1#p2)", ["P1#p2"]), names_other_pages("as P1#p23 says", ["P1#p2"])
     (False, True)
     """
-    rest = _spaced(text)
-    for page_id in sorted(map(_spaced, known), key=len, reverse=True):
-        if page_id:
-            rest = re.sub(rf"(?<![\w.\-]){re.escape(page_id)}(?!\d)", " ", rest)
-    return _PAGE_ID.search(rest) is not None
+    return _PAGE_ID.search(split_names(text, known)[1]) is not None
+
+
+def split_names(text: str, known: Iterable[str]) -> tuple[list[str], str]:
+    """The page ids of ``known`` that a text names, the longest first, and the rest of the text in lower case.
+
+    >>> split_names("as P1#p2 and P1#p23 say", ["P1#p2", "P1#p5"])
+    (['P1#p2'], 'as   and p1#p23 say')
+    """
+    rest, found = _spaced(text), []
+    for page_id in sorted(filter(str.strip, known), key=len, reverse=True):
+        rest, count = re.subn(rf"(?<![\w.\-]){re.escape(_spaced(page_id))}(?!\d)", " ", rest)
+        if count:
+            found.append(page_id)
+    return found, rest
+
+
+def page_of(evidence_id: str) -> str:
+    """The page that a page id or a chunk id speaks of.
+
+    >>> page_of("PMC1#p12"), page_of("PMC1#p12#c3")
+    ('PMC1#p12', 'PMC1#p12')
+    """
+    found = re.match(r".+#p[0-9]+", evidence_id)
+    return found.group() if found else evidence_id
 
 
 def _spaced(text: str) -> str:

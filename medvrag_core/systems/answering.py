@@ -21,7 +21,9 @@ from medvrag_core.runs.stage import require_same_settings, save_settings
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile, answering_settings, fingerprint
 from medvrag_core.systems.base import System, find_system
+from medvrag_core.systems.canonical import export_digest
 from medvrag_core.systems.changed_prompts import changed_prompts, refuse_changed_prompts
+from medvrag_core.systems.question_controls import questions_of_arm
 from medvrag_core.systems.resources import Resources
 
 _ENDS: dict[str, Outcome] = {"truncated": "truncated", "refused": "refused"}
@@ -30,6 +32,7 @@ _ENDS: dict[str, Outcome] = {"truncated": "truncated", "refused": "refused"}
 def answer_all(name: str, resources: Resources, questions: Sequence[Question], *, progress: bool = True) -> list[Trace]:
     """Answer every question that has no finished trace yet and return all traces in order.
 
+    An arm may ask only some of the questions, or ask them with other labels: its traces hold them as it asked them.
     A stored trace is used again when its question and everything that shapes its answer are the
     same; questions that ended in an error, or leaned on a fallback that a fault of the server caused, are asked
     anew, and of their calls only those that have no reply yet. ``calls.questions_at_once`` questions are under way
@@ -45,12 +48,13 @@ def answer_all(name: str, resources: Resources, questions: Sequence[Question], *
     """
     workspace, profile = resources.workspace, resources.profile
     require_resumable(name, workspace, profile)
+    resources, questions = set_up(name, resources, questions)
     if resources.prompt_versions and not profile.calls.accept_changed_prompts:
         stored = _traces_in(workspace, name)
         refuse_changed_prompts(changed_prompts(resources.calls, resources.prompt_versions, stored))
     system = find_system(name).compose(resources)
     key = answering_fingerprint(name, resources)
-    save_settings(workspace.system(name), answering_settings(profile))
+    save_settings(workspace.system(name), answering_settings(resources.profile))
     write_text(asked_path(workspace, name), json.dumps([question.id for question in questions]))
     paths = [trace_path(workspace, name, question.id) for question in questions]
     found = {place: trace for place, path in enumerate(paths) if (trace := _stored(path)) is not None}
@@ -82,6 +86,35 @@ def answer_all(name: str, resources: Resources, questions: Sequence[Question], *
     return [traces[place] for place in range(len(questions))]
 
 
+def set_up(name: str, resources: Resources, questions: Sequence[Question]) -> tuple[Resources, list[Question]]:
+    """The opened run under the settings of a system, and the questions as this system asks them.
+
+    Raises
+    ------
+    InputError
+        The system leans on the answers of another arm to other questions, or no question is left for it.
+    NotBuiltError
+        That arm has not answered yet.
+    """
+    profile = find_system(name).settle(resources.profile)
+    control = profile.control
+    reference: dict[str, Trace] = {}
+    for arm in dict.fromkeys(filter(None, (control.iterated_in, control.cited_in))):
+        reference |= _answers_of(arm, resources.workspace, questions)
+    asked = questions_of_arm(control, questions, reference)
+    used = {question.id: reference[question.id] for question in asked if question.id in reference}
+    return resources.under(profile, asked=asked, reference=used), asked
+
+
+def _answers_of(arm: str, workspace: Workspace, questions: Sequence[Question]) -> dict[str, Trace]:
+    way_out = f"`medvrag run --system {arm}` on the same questions first"
+    traces = {trace.question.id: trace for trace in read_traces(workspace, arm, made_by=way_out)}
+    for question in questions:
+        if question.id not in traces or traces[question.id].question.question != question.question:
+            raise InputError(f"'{arm}' has not answered question '{question.id}' in this run", way_out=f"run {way_out}")
+    return {question.id: traces[question.id] for question in questions}
+
+
 def is_finished(trace: Trace, question: Question, key: str) -> bool:
     """Whether a stored trace stands: same question and settings, no error, no fallback that a server's fault caused."""
     if trace.outcome == "error" or trace.fingerprint != key or trace.question != question:
@@ -92,8 +125,9 @@ def is_finished(trace: Trace, question: Question, key: str) -> bool:
 
 def require_resumable(name: str, workspace: Workspace, profile: Profile) -> None:
     """Refuse to mix answers made under other settings; MismatchError names every field that differs."""
+    settled = find_system(name).settle(profile)
     require_same_settings(
-        workspace.system(name), answering_settings(profile), way_out="choose a new run, or delete that folder"
+        workspace.system(name), answering_settings(settled), way_out="choose a new run, or delete that folder"
     )
 
 
@@ -173,8 +207,13 @@ def trace_path(workspace: Workspace, name: str, question_id: str) -> Path:
 
 
 def answering_fingerprint(name: str, resources: Resources) -> str:
-    """One digest of all that shapes an answer: settings, corpus, encoder, filter prompts, and the reader's version."""
-    versions = resources.prompt_versions
+    """One digest of all that shapes an answer: settings, corpus, encoder, filter prompts, and the reader's version.
+
+    ``resources`` are set up for the system (see :func:`set_up`). An arm that leans on the answers of another, or shows
+    the pages of another question, has them in its digest.
+    """
+    versions, control = resources.prompt_versions, resources.profile.control
+    asked = [question.to_json() for question in resources.asked] if control.pages == "other_question" else []
     parts = (
         name,
         fingerprint(answering_settings(resources.profile)),
@@ -183,6 +222,8 @@ def answering_fingerprint(name: str, resources: Resources) -> str:
         resources.reader.fingerprint,
         # The reader's fingerprint holds its own prompts; a filter without a model has none.
         *(f"{purpose}={versions[purpose]}" for purpose in sorted(versions) if purpose.startswith("filter_")),
+        *([f"reference={export_digest(resources.reference.values())}"] if resources.reference else []),
+        *sorted(asked),
     )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 

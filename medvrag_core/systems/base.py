@@ -1,15 +1,20 @@
-"""What a system is, and the catalog that commands and notebooks choose from."""
+"""What a system is, and the catalog that commands and notebooks choose from: bases in Python, arms in YAML."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from medvrag_core.errors import InputError
+from medvrag_core.profiles.load import with_overrides
 from medvrag_core.records import Question, Round
+from medvrag_core.settings import Profile
+from medvrag_core.systems.arm_lines import ArmLine, read_arms, shipped_arms
 from medvrag_core.systems.resources import Resources
 
 
@@ -26,33 +31,67 @@ class System(ABC):
 
 @dataclass(frozen=True)
 class SystemEntry:
-    """A system by name: one line on what it is, and how it is composed from resources."""
+    """A system by name.
+
+    Attributes
+    ----------
+    summary : one line on what it is
+    make : composes it from resources that are under its settings already
+    overrides : settings by dotted field in which an arm differs from its base; none for a base
+    takes_page_controls : whether ``control.pages`` means something to it
+    """
 
     name: str
     summary: str
-    compose: Callable[[Resources], System]
+    make: Callable[[Resources], System]
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    takes_page_controls: bool = False
+
+    def settle(self, profile: Profile) -> Profile:
+        """The profile as this system runs under it; settling twice is settling once.
+
+        Raises
+        ------
+        SettingsError
+            The overrides do not go with the profile.
+        InputError
+            The profile asks for placebo pages, and this system shows no pages of its own.
+        """
+        settled = with_overrides(profile, self.overrides, source=f"arm '{self.name}'") if self.overrides else profile
+        if settled.control.pages != "found" and not self.takes_page_controls:
+            raise InputError(
+                f"system '{self.name}' cannot take control.pages: {settled.control.pages}",
+                way_out="use it with a system that shows pages, such as medvrag",
+            )
+        return settled
+
+    def compose(self, resources: Resources) -> System:
+        """The system on an opened run, under its own settings."""
+        return self.make(resources.under(self.settle(resources.profile)))
 
 
-_CATALOG: dict[str, SystemEntry] = {}
+Compose = Callable[[Resources], System]
+_BASES: dict[str, SystemEntry] = {}
+_ADDED: dict[str, ArmLine] = {}
 
 
-def register(name: str, summary: str) -> Callable[[Callable[[Resources], System]], Callable[[Resources], System]]:
-    """Decorator that puts a composing function into the catalog under ``name``."""
+def register(name: str, summary: str, *, takes_page_controls: bool = False) -> Callable[[Compose], Compose]:
+    """Decorator that puts a composing function into the catalog under ``name``, as a base for arms."""
 
-    def add(compose: Callable[[Resources], System]) -> Callable[[Resources], System]:
-        _CATALOG[name] = SystemEntry(name, summary, compose)
+    def add(compose: Compose) -> Compose:
+        _BASES[name] = SystemEntry(name, summary, compose, takes_page_controls=takes_page_controls)
         return compose
 
     return add
 
 
 def catalog() -> dict[str, SystemEntry]:
-    """All systems; every module of this package is imported once, so a new file is enough to add one."""
-    import medvrag_core.systems as package
+    """All systems and arms by name.
 
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
-    return dict(sorted(_CATALOG.items()))
+    Every module of this package is imported once, so a new file is enough to add a base; a new line of ``arms.yaml``
+    is enough to add an arm.
+    """
+    return dict(sorted({**_bases(), **_entries(shipped_arms(), "arms.yaml"), **_entries(_ADDED, "added arms")}.items()))
 
 
 def find_system(name: str) -> SystemEntry:
@@ -61,3 +100,44 @@ def find_system(name: str) -> SystemEntry:
     if name not in known:
         raise InputError(f"there is no system '{name}'", way_out=f"choose one of {', '.join(known)}")
     return known[name]
+
+
+def add_arms(path: Path) -> list[str]:
+    """Make the arms of a user's file known to this process; their names.
+
+    Raises
+    ------
+    InputError
+        The file or an arm of it is unusable, or has the name of a system that is there already.
+    """
+    lines = read_arms(path)
+    _entries(lines, str(path))
+    known = catalog()
+    for name, line in lines.items():
+        if name in known and _ADDED.get(name) != line:
+            raise InputError(f"{path}: arm '{name}': there is a system of this name", way_out="choose another name")
+    _ADDED.update(lines)
+    return list(lines)
+
+
+def _bases() -> dict[str, SystemEntry]:
+    import medvrag_core.systems as package
+
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    return _BASES
+
+
+def _entries(lines: Mapping[str, ArmLine], source: str) -> dict[str, SystemEntry]:
+    bases, made = _bases(), {}
+    for name, line in lines.items():
+        if line.base not in bases:
+            raise InputError(
+                f"{source}: arm '{name}': there is no base '{line.base}'",
+                way_out=f"choose one of {', '.join(sorted(bases))}",
+            )
+        if name in bases:
+            raise InputError(f"{source}: arm '{name}': a base has this name", way_out="choose another name")
+        base = bases[line.base]
+        made[name] = SystemEntry(name, line.summary, base.make, line.set, base.takes_page_controls)
+    return made

@@ -1,4 +1,4 @@
-"""MedVRAG, the two rows of paper Table 1 that switch one of its parts off, and the option-blind arm."""
+"""MedVRAG, the system that most control arms are settings of (see ``arms.yaml``)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from medvrag_core.filter.mapreduce import MapReduceFilter
 from medvrag_core.reasoning.loop import EvidenceSource, run_rounds
 from medvrag_core.records import EvidenceItem, Question, Round, SearchResult, StageTime, Summary
-from medvrag_core.settings import LoopSettings
 from medvrag_core.systems.base import System, register
+from medvrag_core.systems.page_controls import page_control
 from medvrag_core.systems.resources import Resources
 
 
@@ -39,38 +39,21 @@ class PageEvidence(EvidenceSource):
 
 
 class MedVrag(System):
-    """Page images, sharded filter, up to ``loop.max_rounds`` rounds, memory bank."""
+    """Page images, sharded filter, up to ``loop.max_rounds`` rounds, memory bank; its arms differ by settings alone."""
 
-    def __init__(self, resources: Resources, loop: LoopSettings) -> None:
+    def __init__(self, resources: Resources) -> None:
         self.source = PageEvidence(resources)
         self.filter = MapReduceFilter(resources.ranker, resources.profile.filter)
         self.reader = resources.reader
-        self.loop = loop
+        self.loop = resources.profile.loop
+        self.show = page_control(resources, self.source, self.filter)
 
     def answer(self, question: Question) -> tuple[Round, ...]:
         """See :class:`System`."""
-        return run_rounds(question, self.source, self.filter, self.reader, self.loop)
+        return run_rounds(question, self.source, self.filter, self.reader, self.loop, self.show)
 
 
-@register("medvrag", "full MedVRAG: page images, up to three rounds, memory bank")
-def compose_full(resources: Resources) -> System:
-    """Compose the full system."""
-    return MedVrag(resources, resources.profile.loop)
-
-
-@register("page_single", "page images, single round")
-def compose_single(resources: Resources) -> System:
-    """Compose the single-round row: the loop is cut to one round, which must answer."""
-    return MedVrag(resources, resources.profile.loop.model_copy(update={"max_rounds": 1}))
-
-
-@register("iterative_no_memory", "page images, up to three rounds, an empty bank in every round")
-def compose_without_memory(resources: Resources) -> System:
-    """Compose the identical loop without memory."""
-    return MedVrag(resources, resources.profile.loop.model_copy(update={"memory": False}))
-
-
-@register("medvrag_option_blind", "full MedVRAG, queries written without seeing the options")
-def compose_option_blind(resources: Resources) -> System:
-    """Compose the full system with queries and notes that owe nothing to the options."""
-    return MedVrag(resources, resources.profile.loop.model_copy(update={"refinement": "option_blind"}))
+@register("medvrag", "full MedVRAG: page images, up to three rounds, memory bank", takes_page_controls=True)
+def compose(resources: Resources) -> System:
+    """Compose the system."""
+    return MedVrag(resources)

@@ -12,6 +12,7 @@ from medvrag_core.records import Record, Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile
 from medvrag_core.systems.answering import answer_all
+from medvrag_core.systems.base import find_system
 from medvrag_core.systems.canonical import canonical_trace, export_digest
 from medvrag_core.systems.changed_prompts import changed_prompts, refuse_changed_prompts
 from medvrag_core.systems.resources import Resources
@@ -49,6 +50,10 @@ def replay(
         for part in (workspace.corpus, workspace.vectors, workspace.index, workspace.root / "text", workspace.calls):
             if part.exists():
                 (scratch.root / part.name).symlink_to(part.resolve())
+        control = find_system(name).settle(profile).control
+        for arm in {control.iterated_in, control.cited_in} - {""}:
+            scratch.system(arm).parent.mkdir(exist_ok=True)
+            scratch.system(arm).symlink_to(workspace.system(arm).resolve())
         resources = Resources(scratch, profile.model_copy(update={"calls": calls}))
         try:
             if resources.prompt_versions:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Generic, Self, TypeVar, overload
 
 from medvrag_core.corpus.chunks import TextChunk, chunk_pages
 from medvrag_core.corpus.store import CorpusStore
@@ -26,8 +28,44 @@ from medvrag_core.models.store import CallStore
 from medvrag_core.models.stored_chat import StoredChat
 from medvrag_core.models.text_scorer import StoredScorer
 from medvrag_core.reasoning.reader import Reader
+from medvrag_core.records import Question, Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import ModelSettings, Profile
+
+T = TypeVar("T")
+
+
+class _Opened(Generic[T]):
+    """A stage that is opened on first use, once for all arms of a run whose settings of it are the same."""
+
+    def __init__(self, make: Callable[[Resources], T], shaped_by: tuple[str, ...]) -> None:
+        self.make = make
+        self.shaped_by = shaped_by
+        self.__doc__ = make.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+
+    @overload
+    def __get__(self, owner: Resources, kind: type) -> T: ...
+
+    def __get__(self, owner: Resources | None, kind: type) -> T | Self:
+        if owner is None:
+            return self
+        key = (self.make.__name__, *(attrgetter(name)(owner.profile) for name in self.shaped_by))
+        if key not in owner.pool:
+            owner.pool[key] = self.make(owner)
+        made: T = owner.pool[key]
+        return made
+
+
+def opened(*shaped_by: str) -> Callable[[Callable[[Any], T]], _Opened[T]]:
+    """Decorator for a stage; ``shaped_by`` are the parts of the profile that it depends on, such as ``index``."""
+
+    def wrap(make: Callable[[Any], T]) -> _Opened[T]:
+        return _Opened(make, shaped_by)
+
+    return wrap
 
 
 class Resources:
@@ -42,6 +80,9 @@ class Resources:
     ----------
     limits : bounds that all models of the run share
     searching : held while a query is encoded and searched; questions side by side wait for models, not for each other
+    pool : what has been opened, with the settings that shaped it
+    asked : the questions under way, for a control that shows the pages of another question
+    reference : answers of the arm that a control leans on, by question id
     """
 
     def __init__(self, workspace: Workspace, profile: Profile) -> None:
@@ -49,19 +90,36 @@ class Resources:
         self.profile = profile
         self.searching = threading.Lock()
         self.limits = CallLimits(profile.calls)
+        self.pool: dict[tuple[Any, ...], Any] = {}
+        self.asked: Sequence[Question] = ()
+        self.reference: Mapping[str, Trace] = {}
         self._models: list[StoredChat] = []
 
-    @cached_property
+    def under(
+        self,
+        profile: Profile,
+        *,
+        asked: Sequence[Question] | None = None,
+        reference: Mapping[str, Trace] | None = None,
+    ) -> Resources:
+        """The same run under other settings, for an arm; what these leave as it is, is opened once for both."""
+        view = Resources(self.workspace, profile)
+        view.searching, view.limits, view.pool, view._models = self.searching, self.limits, self.pool, self._models
+        view.asked = self.asked if asked is None else asked
+        view.reference = self.reference if reference is None else reference
+        return view
+
+    @opened()
     def store(self) -> CorpusStore:
         """Pages, layouts, images, summaries."""
         return CorpusStore.open(self.workspace.corpus)
 
-    @cached_property
+    @opened()
     def vectors(self) -> VectorStore:
         """Page vectors."""
         return VectorStore.open(self.workspace.vectors)
 
-    @cached_property
+    @opened("encoder")
     def encoder(self) -> PageEncoder:
         """The encoder in the state in which it encoded the pages of this run.
 
@@ -77,23 +135,23 @@ class Resources:
         encoder.load(self.workspace.vectors / "encoder")
         return encoder
 
-    @cached_property
+    @opened("index")
     def index(self) -> PageIndex:
         """Stage 1 in the mode of the profile."""
         return open_index(self.vectors, self.profile.index, self.workspace.index)
 
-    @cached_property
+    @opened("index")
     def exact_index(self) -> PageIndex:
         """The exhaustive reference over the same pages."""
         settings = self.profile.index.model_copy(update={"mode": "exact"})
         return open_index(self.vectors, settings, self.workspace.index)
 
-    @cached_property
+    @opened()
     def bm25(self) -> Bm25Index:
         """BM25 over page text."""
         return Bm25Index([p.page_id for p in self.store.pages], [p.text for p in self.store.pages])
 
-    @cached_property
+    @opened("text.chunk_tokens", "text.overlap_tokens")
     def chunks(self) -> dict[str, TextChunk]:
         """Text chunks of the corpus by id."""
         settings = self.profile.text
@@ -105,7 +163,7 @@ class Resources:
         )
         return {chunk.chunk_id: chunk for chunk in made}
 
-    @cached_property
+    @opened("text", "encoder")
     def text_search(self) -> ChunkSearch:
         """Search over text chunks as the text settings describe it; its vectors are made on first use."""
         return make_chunk_search(
@@ -116,7 +174,7 @@ class Resources:
             corpus_fingerprint=self.store.fingerprint,
         )
 
-    @cached_property
+    @opened()
     def calls(self) -> CallStore:
         """The call store of the run."""
         return CallStore(self.workspace.calls)
@@ -140,7 +198,7 @@ class Resources:
             counts += model.tally
         return dict(counts)
 
-    @cached_property
+    @opened("filter", "filter_model")
     def ranker(self) -> ShardRanker:
         """The ranker that the filter drives."""
         if self.profile.filter.ranker == "embedded":
@@ -149,7 +207,7 @@ class Resources:
 
         return LlmRanker(self.chat(self.profile.filter_model), side_by_side=self.profile.calls.in_flight)
 
-    @cached_property
+    @opened("reader", "reader_model", "loop.overflow")
     def reader(self) -> Reader:
         """The reader of the profile."""
         if self.profile.reader.name == "evidence":
@@ -168,7 +226,7 @@ class Resources:
             self.chat(self.profile.reader_model), overflow=self.profile.loop.overflow, pages=self.profile.reader.pages
         )
 
-    @cached_property
+    @opened("filter", "reader")
     def prompt_versions(self) -> dict[str, str]:
         """Digest of the prompt in force for each purpose for which this profile calls a model."""
         from medvrag_core.filter import llm_ranker
@@ -183,10 +241,10 @@ class Resources:
 
     def close(self) -> None:
         """Stop what was started and close the call store."""
-        if "reader" in self.__dict__:
-            self.reader.close()
+        for (name, *_), made in self.pool.items():
+            if name == "reader":
+                made.close()
         for model in self._models:
             model.close()
-        if "calls" in self.__dict__:
-            self.calls.close()
-            del self.__dict__["calls"]
+        if (calls := self.pool.pop(("calls",), None)) is not None:
+            calls.close()
