@@ -174,7 +174,8 @@ def error_taxonomy(
     traces : one a question, all of one system and settings
     relevant : question id to gold pages; without it the gold pages of the questions are used
     need : see :func:`classify_error`
-    suspect : question id to the reason why its gold option is in doubt; questions without a trace are no matter
+    suspect : question id to the reason why its gold option is in doubt, the kind of reason in front of a colon;
+        questions without a trace are no matter
     confidence : of the Wilson intervals
 
     Notes
@@ -185,7 +186,7 @@ def error_taxonomy(
     counts = Counter(classes.values())
     doubtful = [t for t in traces if classes.get(t.question.id) == "suspect_gold"]
     otherwise = Counter(classify_error(t, gold_of(t, relevant), need=need) for t in doubtful)
-    reasons = Counter((suspect or {})[t.question.id] for t in doubtful)
+    reasons = Counter((suspect or {})[t.question.id].partition(":")[0] for t in doubtful)
     wrong = len(classes)
     rows = []
     for name in ERROR_CLASSES:

@@ -143,7 +143,7 @@ def test_a_question_without_an_answer_failed_whatever_its_gold_is(make_trace: Ma
 
 def test_doubt_in_the_gold_comes_before_the_place_where_its_page_was_lost(make_trace: MakeTrace) -> None:
     lost = make_trace("q1", "B", rounds=[([X], [X], [X])], gold_pages=[G])
-    table = error_taxonomy([lost, make_trace("q2")], suspect={"q1": "key disputed", "q2": "key disputed"})
+    table = error_taxonomy([lost, make_trace("q2")], suspect={"q1": "key disputed: A or B", "q2": "key disputed: C"})
     rows = {r.error_class: (r.count, r.suspect) for r in table.rows}
     assert (rows["suspect_gold"], rows["retrieval_miss"]) == ((1, 0), (0, 1))
     assert table.suspect_reasons == {"key disputed": 1}  # the right answer is no error, doubted or not

@@ -1,0 +1,165 @@
+"""Tables and figures of grounding: what answers cite, and what happens when the cited pages are left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from medvrag_core.evaluation.audit.paper import load_paper
+from medvrag_core.evaluation.grounding import GroundingReport, Group
+from medvrag_core.evaluation.removal import FLIPS, TO_WRONG, RemovalReport, RemovalRow
+from medvrag_core.evaluation.shares import Ratio, Share
+from medvrag_core.views.contrast_text import p_text
+from medvrag_core.views.error_view import DASH, share_text
+from medvrag_core.views.markup import escape
+from medvrag_core.views.tables import HtmlTable, Number
+from medvrag_core.views.theme import BLUE, GRAY, ORANGE, titled
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_GROUPS: dict[Group, tuple[str, str]] = {
+    "all": ("all answers", GRAY),
+    "right": ("right answers", BLUE),
+    "wrong": ("wrong answers", ORANGE),
+}
+_SHARES = {
+    "citing": "name a page",
+    "only_sent": "name only pages that were sent",
+    "foreign": "name a page that was never sent",
+    "supported": "cite a gold page",
+}
+
+
+def grounding_table(report: GroundingReport, *, caption: str = "") -> HtmlTable:
+    """One column a group of answers; shares with count and interval, precision and recall over pages."""
+    rows: list[list[object]] = [["answers", *(Number(str(row.answers)) for row in report.rows)]]
+    rows += [[text, *(Number(_counted(getattr(r, name))) for r in report.rows)] for name, text in _SHARES.items()]
+    rows += [
+        [text, *(Number(_ratio(getattr(r, name))) for r in report.rows)]
+        for name, text in (
+            ("precision", "gold pages among the pages named"),
+            ("recall", "cited pages among the gold pages"),
+        )
+    ]
+    printed = load_paper().shown("supported")
+    rows.append(["printed: supported by the cited page's summary, by a judge", DASH, Number(f"{printed}%"), DASH])
+    told = f"{report.unanswered} of {report.n} questions without an answer; system {report.system}"
+    columns = ["", *(_GROUPS[row.group][0] for row in report.rows)]
+    return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, told))))
+
+
+def grounding_figure(report: GroundingReport, *, caption: str = "") -> go.Figure:
+    """Shares of answers by what they cite, right and wrong ones apart, with intervals."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    names = list(_SHARES)
+    groups = [row for row in report.rows if row.group != "all"]
+    for place, row in enumerate(groups):
+        title, color = _GROUPS[row.group]
+        shares: list[Share] = [getattr(row, name) for name in names]
+        figure.add_scatter(
+            x=[100 * share.share for share in shares],
+            y=[line + 0.3 * (place - (len(groups) - 1) / 2) for line in range(len(names))],
+            mode="markers",
+            name=f"{title} ({row.answers})",
+            marker={"size": 10, "color": color, "symbol": ("circle", "diamond")[place % 2]},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "color": color,
+                "array": [100 * (share.high - share.share) for share in shares],
+                "arrayminus": [100 * (share.share - share.low) for share in shares],
+            },
+            customdata=[[share.count, share.n] for share in shares],
+            hovertemplate="%{customdata[0]} of %{customdata[1]}: %{x:.1f}%<extra>%{fullData.name}</extra>",
+        )
+    figure.update_xaxes(title="share of answers (%), 95% Wilson interval", range=[-2, 102])
+    figure.update_yaxes(
+        range=[len(names) - 0.5, -0.5],
+        tickvals=list(range(len(names))),
+        ticktext=list(_SHARES.values()),
+        showgrid=False,
+        zeroline=False,
+        title="",
+    )
+    return titled(figure, "What answers cite", caption, height=380)
+
+
+def removal_table(report: RemovalReport, *, caption: str = "") -> HtmlTable:
+    """Cited against uncited pages left out, question by question: counts, difference, interval and adjusted p."""
+    cited, uncited = (_by_outcome(row) for row in report.rows)
+    rows: list[list[object]] = []
+    for e in report.effects:
+        numbers = (
+            str(e.n),
+            _counted(cited[e.name]),
+            _counted(uncited[e.name]),
+            f"{e.won} / {e.lost}",
+            f"{e.difference:+.1f}",
+            f"[{e.low:+.1f}, {e.high:+.1f}]",
+            p_text(e.p_value),
+            p_text(e.p_adjusted),
+        )
+        rows.append([e.name, *map(Number, numbers)])
+    columns = ["answers", "n", "cited pages left out", "as many uncited ones left out", "only cited / only uncited"]
+    columns += ["points", "interval", "exact p", "adjusted p"]
+    told = (
+        f"answers of {report.reference}",
+        *(f"not compared, {reason}: {count}" for reason, count in report.left_out.items()),
+        *(f"{row.arm}: {row.to_right.count} wrong to right, {row.unanswered} without an answer" for row in report.rows),
+    )
+    return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, *told))))
+
+
+def removal_figure(report: RemovalReport, *, caption: str = "") -> go.Figure:
+    """Shares of changed answers when cited and when uncited pages are left out, with the paired test of each."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    for row, color in zip(report.rows, (ORANGE, GRAY), strict=True):
+        shares = [_by_outcome(row)[e.name] for e in report.effects]
+        figure.add_bar(
+            x=list(range(len(shares))),
+            y=[100 * share.share for share in shares],
+            name=escape(row.arm),
+            marker_color=color,
+            text=[f"{share.count} of {share.n}" for share in shares],
+            textposition="inside",
+            insidetextanchor="start",
+            error_y={
+                "type": "data",
+                "symmetric": False,
+                "array": [100 * (share.high - share.share) for share in shares],
+                "arrayminus": [100 * (share.share - share.low) for share in shares],
+                "color": BLUE,
+            },
+            hovertemplate="%{y:.1f}%<extra>%{fullData.name}</extra>",
+        )
+    figure.update_xaxes(
+        title="what became of the answer; only cited / only uncited, paired difference, exact McNemar",
+        tickvals=list(range(len(report.effects))),
+        ticktext=[
+            f"{e.name}, n = {e.n}<br>{e.won} / {e.lost}, {e.difference:+.1f} points "
+            f"[{e.low:+.1f}, {e.high:+.1f}]<br>adjusted p {escape(p_text(e.p_adjusted))}"
+            for e in report.effects
+        ],
+    )
+    figure.update_yaxes(title="share of questions (%), 95% interval", range=[0, 100])
+    figure.update_layout(barmode="group", legend={"y": -0.42})
+    return titled(figure, "Answers without the pages they cite", caption, height=460)
+
+
+def _by_outcome(row: RemovalRow) -> dict[str, Share]:
+    return {FLIPS: row.flipped, TO_WRONG: row.to_wrong}
+
+
+def _counted(share: Share) -> str:
+    return f"{share.count} of {share.n}: {share_text(share)}"
+
+
+def _ratio(ratio: Ratio) -> str:
+    if not ratio.n:
+        return DASH
+    interval = f"[{100 * ratio.low:.1f}, {100 * ratio.high:.1f}]"
+    return f"{ratio.hits} of {ratio.total}: {100 * ratio.ratio:.1f}% {interval}"
