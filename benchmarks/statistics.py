@@ -21,7 +21,7 @@ import numpy as np
 
 from medvrag_core.evaluation.contrasts import Rules, contrast, contrast_family
 from medvrag_core.evaluation.estimands import ESTIMANDS, MIRAGE_SIZES, Arm, Pairs, paired, set_weights
-from medvrag_core.evaluation.outcomes import read_outcomes
+from medvrag_core.evaluation.outcomes import read_endings
 from medvrag_core.evaluation.resampling import bootstrap_set_means, set_means, sign_flip_p_values
 from medvrag_core.records import (
     FilterDecision,
@@ -142,7 +142,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         workspace, count = stored_traces(Path(folder) / "run", 200), 200
         seconds = []
-        for read in (read_traces, read_outcomes):
+        for read in (read_traces, read_endings):
             start = time.perf_counter()
             assert len(read(workspace, "medvrag", made_by="")) == count
             seconds.append((time.perf_counter() - start) / count)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from medvrag_core.cli.calls import _traces_of
+from medvrag_core.cli.score import checked_scorer
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.estimands import MIRAGE_SIZES, Arm, SetRule, arm_of, find_set_rule
-from medvrag_core.records import Trace
+from medvrag_core.evaluation.endings import Answered
+from medvrag_core.evaluation.estimands import MIRAGE_SIZES, Arm, find_set_rule
 from medvrag_core.runs.workspace import Workspace
+
+if TYPE_CHECKING:
+    from medvrag_core.evaluation.sensitivity import Runs
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
 PlanOption = Annotated[Path | None, typer.Option("--preregistration", help="YAML file of the pre-registration.")]
@@ -25,18 +29,23 @@ def compare(
     other: Annotated[str | None, typer.Option(help="Arm B.")] = None,
     also_a: Annotated[list[Path] | None, typer.Option(help="A further run (seed) of arm A; repeatable.")] = None,
     also_b: Annotated[list[Path] | None, typer.Option(help="A further run (seed) of arm B; repeatable.")] = None,
-    sets: Annotated[str, typer.Option(help="one; prefix (ids as set:id); or a JSON file, set to ids.")] = "one",
+    sets: Annotated[
+        str, typer.Option(help="dataset (as questions name it); one; prefix (ids as set:id); or a JSON file.")
+    ] = "dataset",
+    scorer: Annotated[str, typer.Option(help="strict (the headline), mirage or lenient.")] = "strict",
     preregistration: PlanOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two arms in full: counts, both means over sets, intervals, tests, adjusted tests, equivalence.
 
-    Two runs of one system under the same settings are an A/A run and give the flip rate. Example:
+    Below stands the same under each scorer, over the questions that all arms answered, and with near-duplicate
+    questions as one. Two runs of one system under the same settings are an A/A run and give the flip rate. Example:
 
-        medvrag compare runs/mine runs/mine --system text_rag --other page_single --sets prefix
+        medvrag compare runs/mine runs/mine --system text_rag --other page_single
     """
-    from medvrag_core.evaluation.contrasts import contrast, registered_contrast
+    from medvrag_core.evaluation.contrasts import Contrast, contrast, registered_contrast
     from medvrag_core.evaluation.preregistration import read_preregistration
+    from medvrag_core.evaluation.sensitivity import Clusters, with_variants
     from medvrag_core.views.contrast_text import contrast_text
 
     rule = find_set_rule(sets)
@@ -44,13 +53,22 @@ def compare(
     places = ([run_a, *(also_a or [])], [run_b, *(also_b or [])])
     _refuse_repeats([(p.resolve(), n) for side, n in zip(places, (system, other or system), strict=True) for p in side])
     notes: list[str] = []
-    a, b = (_arm(p, name, rule, notes) for p, name in zip(places, (system, other or system), strict=True))
-    if registered is None:
-        found = contrast(a, b)
-    else:
-        family = registered.content.family_of(a.name, b.name)
+    runs: dict[str, Runs] = {
+        key: [_asked(place, name, notes) for place in side]
+        for key, side, name in zip("AB", places, (system, other or system), strict=True)
+    }
+    if registered is not None:
+        family = registered.content.family_of(system, other or system)
         needed = {arm for pair in registered.content.families.get(family or "", {}).values() for arm in pair}
-        found = registered_contrast(a, b, _others(places, sorted(needed - {a.name, b.name}), rule, notes), registered)
+        runs |= _others(places, sorted(needed - {system, other or system}), notes)
+
+    def compared(arms: Mapping[str, Arm], clusters: Clusters | None) -> list[Contrast]:
+        a, b, *others = arms.values()
+        if registered is None:
+            return [contrast(a, b, clusters=clusters)]
+        return [registered_contrast(a, b, {arm.name: arm for arm in others}, registered, clusters=clusters)]
+
+    (found,) = with_variants(runs, compared, set_of=rule, scorer=checked_scorer(scorer))
     found = found.model_copy(
         update={
             "source_a": ", ".join(map(str, places[0])),
@@ -119,43 +137,33 @@ def _refuse_repeats(runs: Sequence[tuple[Path, str]]) -> None:
             raise InputError(f"{place}: the run of '{name}' is given twice", way_out="give each run once, or --other")
 
 
-def _arm(places: Sequence[Path], system: str, rule: SetRule, notes: list[str]) -> Arm:
-    """All runs of one arm; what is not whole about them goes into ``notes``."""
-    return arm_of([_asked(place, system, notes) for place in places], rule)
+def _asked(place: Path, system: str, notes: list[str]) -> Sequence[Answered]:
+    """Answers to the questions asked last; what is not whole about them goes into ``notes``."""
+    from medvrag_core.evaluation.outcomes import read_asked_endings
 
-
-def _asked(place: Path, system: str, notes: list[str]) -> list[Trace]:
-    """Traces of the questions asked last; a run folder can hold answers to earlier question files."""
-    from medvrag_core.evaluation.outcomes import read_outcomes
-    from medvrag_core.systems.answering import read_asked
-
-    asked: set[str] = set()
+    answers: Sequence[Answered]
     if place.is_dir():
-        traces = read_outcomes(Workspace(place), system, made_by=f"`medvrag run --system {system}` first")
-        asked = set(read_asked(Workspace(place), system))
+        made_by = f"`medvrag run --system {system}` first"
+        answers, asked = read_asked_endings(Workspace(place), system, made_by=made_by)
+        if asked is not None and len(answers) < asked:
+            notes.append(f"{place}, {system}: {asked - len(answers)} of {asked} questions have no outcome yet")
     else:
-        traces = _traces_of(place, system)
-    if asked:
-        traces = [trace for trace in traces if trace.question.id in asked]
-        if len(traces) < len(asked):
-            notes.append(f"{place}, {system}: {len(asked) - len(traces)} of {len(asked)} questions have no outcome yet")
-    failed = sum(trace.outcome == "error" for trace in traces)
+        answers = _traces_of(place, system)
+    failed = sum(answer.outcome == "error" for answer in answers)
     if failed:
         notes.append(f"{place}, {system}: {failed} questions ended in an error and count as wrong")
-    return traces
+    return answers
 
 
-def _others(
-    places: Sequence[Sequence[Path]], systems: Sequence[str], rule: SetRule, notes: list[str]
-) -> dict[str, Arm]:
+def _others(places: Sequence[Sequence[Path]], systems: Sequence[str], notes: list[str]) -> dict[str, Runs]:
     """Further arms of a family, where all run folders of one side hold them."""
     from medvrag_core.systems.answering import systems_with_traces
 
-    found: dict[str, Arm] = {}
+    found: dict[str, Runs] = {}
     for system in systems:
         for side in places:
             if all(place.is_dir() and system in systems_with_traces(Workspace(place)) for place in side):
-                found[system] = _arm(side, system, rule, notes)
+                found[f"other arm {system}"] = [_asked(place, system, notes) for place in side]
                 break
     return found
 

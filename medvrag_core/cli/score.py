@@ -10,6 +10,7 @@ import typer
 from medvrag_core.errors import InputError
 
 if TYPE_CHECKING:
+    from medvrag_core.evaluation.scorers import ScorerName
     from medvrag_core.evaluation.scorers_file import ScoredFile
     from medvrag_core.evaluation.scorers_report import ScorersReport
 
@@ -34,31 +35,36 @@ def score(
     if run_ is not None:
         if replies is not None or out is not None:
             raise InputError("--run does not go with --replies or --out", way_out="give either --run, or the other two")
+        from medvrag_core.views.scorers_view import scorers_text
+
         told = _run_report(run_, system)
-        typer.echo(told.model_dump_json(indent=1) if as_json else _side_by_side(told))
+        typer.echo(told.model_dump_json(indent=1) if as_json else scorers_text(told))
         return
     if replies is None or out is None:
         raise InputError("--replies FILE and --out FILE are needed", way_out="or give --run DIR to score a run")
-    from medvrag_core.evaluation.scorers import SCORERS
     from medvrag_core.evaluation.scorers_file import score_file
 
-    if scorer not in SCORERS:
-        raise InputError(f"--scorer {scorer}: is no scorer", way_out=f"choose one of {', '.join(SCORERS)}")
-    made = score_file(replies, scorer, out)
+    made = score_file(replies, checked_scorer(scorer), out)
     typer.echo(made.model_dump_json(indent=1) if as_json else _file_text(made, out))
 
 
+def checked_scorer(name: str) -> ScorerName:
+    """The name of a scorer; raises InputError for any other."""
+    from medvrag_core.evaluation.scorers import SCORERS
+
+    for scorer in SCORERS:
+        if name == scorer:
+            return scorer
+    raise InputError(f"--scorer {name}: is no scorer", way_out=f"choose one of {', '.join(SCORERS)}")
+
+
 def _run_report(run: Path, system: str) -> ScorersReport:
+    from medvrag_core.evaluation.outcomes import read_asked_endings
     from medvrag_core.evaluation.scorers_report import scorers_report
     from medvrag_core.runs.workspace import Workspace
-    from medvrag_core.systems.answering import read_asked, read_traces
 
-    workspace = Workspace(run)
-    asked = read_asked(workspace, system)
-    traces = read_traces(workspace, system, made_by=f"`medvrag run --system {system}` first")
-    if asked:
-        traces = [trace for trace in traces if trace.question.id in set(asked)]
-    return scorers_report(traces, expected=len(asked) or None)
+    endings, asked = read_asked_endings(Workspace(run), system, made_by=f"`medvrag run --system {system}` first")
+    return scorers_report(endings, expected=asked)
 
 
 def _file_text(made: ScoredFile, out: Path) -> str:
@@ -69,20 +75,3 @@ def _file_text(made: ScoredFile, out: Path) -> str:
     lines.append(f"  unparsed    {made.unparsed} ({made.unparsed_rate:.2%})")
     lines.append(f"  unfinished  {made.unfinished}, without a reply {made.no_reply}")
     return "\n".join(lines + ([f"  reasons     {reasons}"] if reasons else []))
-
-
-def _side_by_side(report: ScorersReport) -> str:
-    lines = [
-        f"{report.system} ({report.profile}): {report.n} of {report.expected} questions, errors {report.error_rate:.2%}"
-        + ("" if report.complete else ", INCOMPLETE")
-    ]
-    for name, gap in (("strict", None), ("mirage", report.mirage_gap), ("lenient", report.lenient_gap)):
-        column = getattr(report, name)
-        line = (
-            f"  {name:8} {column.correct}/{report.n} = {column.accuracy:.2%} [{column.low:.2%}, {column.high:.2%}]"
-            f"  unparsed {column.unparsed_rate:.2%}"
-        )
-        lines.append(line if gap is None else f"{line}  {100 * gap:+.2f} points against strict")
-    if report.read_anew_differently:
-        lines.append(f"  {len(report.read_anew_differently)} stored label(s) differ from what strict reads today")
-    return "\n".join(lines)

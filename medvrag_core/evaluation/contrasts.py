@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from medvrag_core.errors import InputError
+from medvrag_core.evaluation.endings import Answered
 from medvrag_core.evaluation.estimands import ESTIMANDS, Arm, Pairs, arm_of, paired, set_weights
+from medvrag_core.evaluation.near_duplicates import StemClusters
 from medvrag_core.evaluation.power import FlipRate, flip_rate
 from medvrag_core.evaluation.preregistration import Registered
 from medvrag_core.evaluation.proportions import detectable_difference, holm, mcnemar
@@ -27,7 +29,7 @@ from medvrag_core.evaluation.resampling import (
     standard_error,
     t_interval,
 )
-from medvrag_core.records import Record, Trace
+from medvrag_core.records import Record
 from medvrag_core.settings import EvaluationSettings
 
 Verdict = Literal["difference", "small_difference", "equivalent", "inconclusive"]
@@ -70,6 +72,14 @@ class Effect(Record):
     verdict: Verdict = Field(description="from the adjusted p-value and TOST; 'inconclusive' says nothing was shown")
 
 
+class Variant(Record):
+    """The two means under another reading of the same runs; see :mod:`medvrag_core.evaluation.sensitivity`."""
+
+    name: str
+    n: int
+    estimates: tuple[Effect, ...]
+
+
 class Contrast(Record):
     """Two arms on the same questions; ``b`` against ``a``."""
 
@@ -91,25 +101,33 @@ class Contrast(Record):
     flips_a: FlipRate | None = Field(None, description="between runs of a, where there are several")
     flips_b: FlipRate | None = None
     flips: FlipRate | None = Field(None, description="of an A/A contrast: over all of its runs")
+    variants: tuple[Variant, ...] = Field((), description="both means under other readings, where they were asked for")
+    stems: StemClusters | None = Field(None, description="near-duplicates behind the variant `clusters`")
     preregistration: str = Field("", description="SHA-256 of the file of the pre-registration")
     departures: tuple[str, ...] = Field((), description="where the runs are not what was asked or registered")
 
 
-def contrast(a: Arm, b: Arm, rules: Rules | None = None) -> Contrast:
+def contrast(a: Arm, b: Arm, rules: Rules | None = None, *, clusters: NDArray[np.intp] | None = None) -> Contrast:
     """Compare two arms outside of any family: an exploratory result.
 
-    The estimates keep their p-values; the tests of single sets are adjusted for one another.
+    The estimates keep their p-values; the tests of single sets are adjusted for one another. ``clusters`` numbers
+    questions that stand together as one unit of resampling, shape (n,); without it every question is one.
 
     Raises
     ------
     InputError : the arms answered other questions, or with other gold answers
     """
-    found = _contrast(a, b, rules or Rules())
+    found = _contrast(a, b, rules or Rules(), clusters)
     return _with_p(found, [e.p_value for e in found.estimates], holm([e.p_value for e in found.sets]))
 
 
 def contrast_family(
-    arms: Mapping[str, Arm], pairs: Mapping[str, tuple[str, str]], rules: Rules | None = None, *, family: str
+    arms: Mapping[str, Arm],
+    pairs: Mapping[str, tuple[str, str]],
+    rules: Rules | None = None,
+    *,
+    family: str,
+    clusters: NDArray[np.intp] | None = None,
 ) -> dict[str, Contrast]:
     """All contrasts of a family whose arms are there, adjusted for the whole family.
 
@@ -117,7 +135,7 @@ def contrast_family(
     upper bound) stands in its place.
     """
     present = {name: pair for name, pair in pairs.items() if set(pair) <= arms.keys()}
-    found = {name: _contrast(arms[a], arms[b], rules or Rules()) for name, (a, b) in present.items()}
+    found = {name: _contrast(arms[a], arms[b], rules or Rules(), clusters) for name, (a, b) in present.items()}
     whole, size = len(present) == len(pairs), len(pairs)
     estimates = [
         _adjusted([c.estimates[k].p_value for c in found.values()], size if not whole else None)
@@ -152,17 +170,17 @@ def steps(arms: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def compare_arms(
-    arms: Mapping[str, Sequence[Trace]],
+    arms: Mapping[str, Sequence[Answered]],
     pairs: Mapping[str, tuple[str, str]],
     settings: EvaluationSettings,
     *,
     family: str,
 ) -> list[Contrast]:
-    """Contrasts of one family straight from the traces of single runs, in the order of ``pairs``.
+    """Contrasts of one family straight from the traces (or endings) of single runs, in the order of ``pairs``.
 
     Parameters
     ----------
-    arms : traces by name of the arm
+    arms : answers by name of the arm; sets go by the dataset that each question names
     pairs : name of a contrast to its arms ``(a, b)``; see :func:`steps`
     settings : confidence, resamples and seed
     family : what the p-values are adjusted over, for the reader
@@ -171,15 +189,31 @@ def compare_arms(
     ------
     InputError : a pair names an arm that is not there, or the arms of a pair answered different questions
     """
+    require_arms(pairs, arms)
+    made = {name: arm_of([answers]) for name, answers in arms.items()}
+    return list(contrast_family(made, pairs, rules_of(settings), family=family).values())
+
+
+def rules_of(settings: EvaluationSettings) -> Rules:
+    """The rules that a profile asks for."""
+    return Rules(alpha=1 - settings.confidence, resamples=settings.bootstrap_samples, seed=settings.seed)
+
+
+def require_arms(pairs: Mapping[str, tuple[str, str]], arms: Mapping[str, object]) -> None:
+    """Refuse pairs of arms that are not there, which a family would pass over."""
     unknown = sorted({name for pair in pairs.values() for name in pair} - arms.keys())
     if unknown:
         raise InputError(f"no traces of arm '{unknown[0]}'", way_out=f"choose among {', '.join(arms)}")
-    rules = Rules(alpha=1 - settings.confidence, resamples=settings.bootstrap_samples, seed=settings.seed)
-    made = {name: arm_of([traces]) for name, traces in arms.items()}
-    return list(contrast_family(made, pairs, rules, family=family).values())
 
 
-def registered_contrast(a: Arm, b: Arm, others: Mapping[str, Arm], registered: Registered) -> Contrast:
+def registered_contrast(
+    a: Arm,
+    b: Arm,
+    others: Mapping[str, Arm],
+    registered: Registered,
+    *,
+    clusters: NDArray[np.intp] | None = None,
+) -> Contrast:
     """The contrast of two arms as a pre-registration has it, with every departure from it told.
 
     ``others`` are further arms at hand, by system; those that the family needs and that are missing make the
@@ -190,13 +224,13 @@ def registered_contrast(a: Arm, b: Arm, others: Mapping[str, Arm], registered: R
     arms = {**others, a.name: a, b.name: b}
     family = plan.family_of(a.name, b.name)
     if family is None:
-        found = contrast(a, b, rules)
+        found = contrast(a, b, rules, clusters=clusters)
         departures = ["the contrast is in no registered family: exploratory"]
     else:
         # The direction asked for; p-values do not depend on it.
         asked = {a.name, b.name}
         pairs = {n: (a.name, b.name) if set(p) == asked else p for n, p in plan.families[family].items()}
-        made = contrast_family(arms, pairs, rules, family=family)
+        made = contrast_family(arms, pairs, rules, family=family, clusters=clusters)
         found = next(c for c in made.values() if {c.a, c.b} == asked)
         missing = sorted({arm for p in pairs.values() for arm in p if arm not in arms})
         departures = [f"no runs of {', '.join(missing)}: adjusted by the size of the family"] if missing else []
@@ -218,8 +252,8 @@ def _departures(found: Contrast, registered: Registered) -> list[str]:
     return told
 
 
-def _contrast(a: Arm, b: Arm, rules: Rules) -> Contrast:
-    pairs = paired(a, b)
+def _contrast(a: Arm, b: Arm, rules: Rules, clusters: NDArray[np.intp] | None) -> Contrast:
+    pairs = paired(a, b, clusters)
     same = a.name == b.name and len({*a.fingerprints, *b.fingerprints}) == 1
     sets = len(pairs.names)
     # Rows: both estimands, then every set by itself, all on the same draws.
@@ -230,7 +264,7 @@ def _contrast(a: Arm, b: Arm, rules: Rules) -> Contrast:
     for row, name in enumerate([*ESTIMANDS, *pairs.names]):
         single = row - len(ESTIMANDS)
         part = pairs if single < 0 else pairs.within(single)
-        exact = a.runs == b.runs == 1 and (single >= 0 or sets == 1)
+        exact = clusters is None and a.runs == b.runs == 1 and (single >= 0 or sets == 1)
         p_value = _mcnemar(part) if exact else float(flips[row])
         own = weights[row] if single < 0 else np.ones(1)
         effects.append(_effect(name, part, own, draws[:, row], p_value, rules, exact=exact))

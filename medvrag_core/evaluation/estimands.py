@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,8 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medvrag_core.errors import InputError
+from medvrag_core.evaluation.endings import Answered
+from medvrag_core.evaluation.scorers import ScorerName, score_reply
+from medvrag_core.evaluation.scorers_report import reply_of
 from medvrag_core.evaluation.scoring import require_one_arm, score
-from medvrag_core.records import Trace
+from medvrag_core.records import Question
 
 Estimand = Literal["macro", "question_weighted"]
 ESTIMANDS: tuple[Estimand, ...] = ("macro", "question_weighted")
@@ -23,25 +26,30 @@ MIRAGE_SIZES = {"medqa": 1273, "medmcqa": 4183, "pubmedqa": 500, "mmlu": 1089}
 """Questions of the four sets of the paper's main table, 7,045 together (paper section 4.1)."""
 
 ONE_SET = "all"
-SetRule = Callable[[str], str]
-"""From the id of a question to the name of its set."""
+SetRule = Callable[[Question], str]
+"""From a question to the name of its set."""
 
 
-def one_set(question_id: str) -> str:
-    """The default rule: all questions are one set."""
+def set_by_dataset(question: Question) -> str:
+    """The default rule: the dataset that the question names; all questions are one set where none does."""
+    return question.dataset or ONE_SET
+
+
+def one_set(question: Question) -> str:
+    """All questions are one set."""
     return ONE_SET
 
 
-def set_by_prefix(question_id: str) -> str:
+def set_by_prefix(question: Question) -> str:
     """The part of the id before its first colon.
 
-    >>> set_by_prefix("mmlu:anatomy-000")
+    >>> set_by_prefix(Question(id="mmlu:anatomy-000", question="?", options={}))
     'mmlu'
     """
-    name, colon, rest = question_id.partition(":")
+    name, colon, rest = question.id.partition(":")
     if not (colon and name.strip() and rest):
         raise InputError(
-            f"question '{question_id}' names no set", way_out="write ids as set:id, or give a file of sets"
+            f"question '{question.id}' names no set", way_out="write ids as set:id, or give a file of sets"
         )
     return name
 
@@ -49,20 +57,19 @@ def set_by_prefix(question_id: str) -> str:
 def set_by_mapping(sets: Mapping[str, str], source: str = "the mapping of sets") -> SetRule:
     """A rule out of question id to set; an id that is not there raises InputError."""
 
-    def rule(question_id: str) -> str:
+    def rule(question: Question) -> str:
         try:
-            return sets[question_id]
+            return sets[question.id]
         except KeyError:
-            raise InputError(f"{source}: question '{question_id}' is in no set", way_out="add it to the file") from None
+            raise InputError(f"{source}: question '{question.id}' is in no set", way_out="add it to the file") from None
 
     return rule
 
 
 def find_set_rule(name: str) -> SetRule:
-    """``one``, ``prefix``, or a JSON file (see :func:`read_sets`)."""
-    if name in ("one", "prefix"):
-        return one_set if name == "one" else set_by_prefix
-    return set_by_mapping(read_sets(Path(name)), name)
+    """``dataset``, ``one``, ``prefix``, or a JSON file (see :func:`read_sets`)."""
+    rules: dict[str, SetRule] = {"dataset": set_by_dataset, "one": one_set, "prefix": set_by_prefix}
+    return rules[name] if name in rules else set_by_mapping(read_sets(Path(name)), name)
 
 
 def read_sets(path: Path) -> dict[str, str]:
@@ -71,7 +78,7 @@ def read_sets(path: Path) -> dict[str, str]:
     Raises InputError when the file is missing or has another form, or when an id stands in two sets.
     """
     if not path.is_file():
-        raise InputError(f"{path}: no such file", way_out="give one, prefix, or a JSON file of sets")
+        raise InputError(f"{path}: no such file", way_out="give dataset, one, prefix, or a JSON file of sets")
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -104,8 +111,9 @@ class Arm:
     ids : question ids, sorted
     sets : name of the set of every question
     right : bool, shape (runs, n)
-    labels : label or outcome of every question in every run, shape (runs, n)
-    gold : gold answers
+    labels : text of the option chosen, or the outcome in parentheses, shape (runs, n); texts, so that arms and runs
+        can show their options in different orders
+    gold : text of the gold option of every question
     fingerprints : settings behind each run
     """
 
@@ -114,7 +122,7 @@ class Arm:
     sets: tuple[str, ...]
     right: NDArray[np.bool_]
     labels: NDArray[np.str_]
-    gold: tuple[str | None, ...]
+    gold: tuple[str, ...]
     fingerprints: tuple[str, ...]
 
     @property
@@ -122,27 +130,46 @@ class Arm:
         """Number of runs."""
         return int(self.right.shape[0])
 
+    def only(self, keep: NDArray[np.bool_]) -> Arm:
+        """The questions of ``keep``, shape (n,)."""
+        chosen = np.flatnonzero(keep)
+        return replace(
+            self,
+            right=self.right[:, chosen],
+            labels=self.labels[:, chosen],
+            ids=tuple(self.ids[i] for i in chosen),
+            sets=tuple(self.sets[i] for i in chosen),
+            gold=tuple(self.gold[i] for i in chosen),
+        )
 
-def arm_of(runs: Sequence[Sequence[Trace]], set_of: SetRule = one_set) -> Arm:
-    """Arrays out of the traces of one arm, a list of traces a run; unparsed replies and errors are wrong.
 
-    Seeds differ in their settings, so only the system must be the same. Raises InputError when it is not, or when
-    the runs answered different questions.
+def arm_of(
+    runs: Sequence[Sequence[Answered]], set_of: SetRule = set_by_dataset, *, scorer: ScorerName = "strict"
+) -> Arm:
+    """Arrays out of one arm's answers, a list a run; unparsed replies and errors are wrong.
+
+    Seeds differ in their settings, so only the system must be the same. Under ``strict`` the stored labels count,
+    under another scorer the last replies are read anew.
+
+    Raises
+    ------
+    InputError : runs of several systems, or runs that answered different questions; a question without gold answer,
+        or without dataset where others name one
     """
     if not runs:
         raise InputError("an arm needs at least one run")
     tables = []
-    for traces in runs:
-        require_one_arm(traces)
-        tables.append({t.question.id: t for t in traces})
+    for answers in runs:
+        require_one_arm(answers)
+        tables.append({t.question.id: t for t in answers})
     first = tables[0]
     ids = tuple(sorted(first))
-    names = sorted({t.system for traces in runs for t in traces})
+    names = sorted({t.system for answers in runs for t in answers})
     if len(names) > 1:
         raise InputError(
             f"runs of different systems in one arm: {', '.join(names)}", way_out="give seeds of one system"
         )
-    gold = tuple(first[i].question.answer for i in ids)
+    gold = tuple(_gold(first[i].question) for i in ids)
     for number, table in enumerate(tables[1:], start=2):
         odd = sorted(first.keys() ^ table.keys())
         if odd:
@@ -151,22 +178,43 @@ def arm_of(runs: Sequence[Sequence[Trace]], set_of: SetRule = one_set) -> Arm:
                 f"for example '{odd[0]}')",
                 way_out="run all seeds on one question file",
             )
-        changed = [i for i, answer in zip(ids, gold, strict=True) if table[i].question.answer != answer]
+        changed = [i for i, answer in zip(ids, gold, strict=True) if _gold(table[i].question) != answer]
         if changed:
             raise InputError(f"gold answer of question '{changed[0]}' differs between runs of '{names[0]}'")
+    sets = tuple(set_of(first[i].question) for i in ids)
+    if set_of is set_by_dataset and ONE_SET in sets and len(set(sets)) > 1:
+        raise InputError(
+            f"question '{ids[sets.index(ONE_SET)]}' names no dataset, others do",
+            way_out="name the dataset of every question, or choose other sets: one, prefix, or a file",
+        )
+    read = [[_read(table[i], scorer) for i in ids] for table in tables]
     return Arm(
         name=names[0],
         ids=ids,
-        sets=tuple(set_of(i) for i in ids),
-        right=np.array([[score(table[i]) for i in ids] for table in tables], dtype=bool),
-        labels=np.array([[_ending(table[i]) for i in ids] for table in tables]),
+        sets=sets,
+        right=np.array([[right for right, _ in row] for row in read], dtype=bool),
+        labels=np.array([[label for _, label in row] for row in read]),
         gold=gold,
-        fingerprints=tuple(traces[0].fingerprint for traces in runs),
+        fingerprints=tuple(answers[0].fingerprint for answers in runs),
     )
 
 
-def _ending(trace: Trace) -> str:
-    return trace.label if trace.label is not None else f"({trace.outcome})"
+def _gold(question: Question) -> str:
+    try:
+        return question.options[question.answer or ""]
+    except KeyError:
+        raise InputError(
+            f"question '{question.id}' has no gold answer among its options", way_out="add the field 'answer'"
+        ) from None
+
+
+def _read(answer: Answered, scorer: ScorerName) -> tuple[bool, str]:
+    """Right or not, and the text of the option chosen, or the outcome in parentheses."""
+    right, label, why = score(answer), answer.label, str(answer.outcome)
+    if scorer != "strict":
+        scored = score_reply(reply_of(answer), scorer)
+        right, label, why = scored.correct is True, scored.label, scored.reason
+    return right, f"({why})" if label is None else answer.question.options[label]
 
 
 @dataclass(frozen=True)
@@ -178,12 +226,14 @@ class Pairs:
     names : the sets, sorted
     of : int, shape (n,), the set of every question
     a, b : float, shape (n,), share of runs in which the arm is right
+    cluster : int, shape (n,), the cluster of every question; None where every question stands for itself
     """
 
     names: tuple[str, ...]
     of: NDArray[np.intp]
     a: NDArray[np.float64]
     b: NDArray[np.float64]
+    cluster: NDArray[np.intp] | None = None
 
     @property
     def sizes(self) -> NDArray[np.intp]:
@@ -198,11 +248,16 @@ class Pairs:
     def within(self, number: int) -> Pairs:
         """One set alone."""
         here = self.of == number
-        return Pairs((self.names[number],), np.zeros(int(here.sum()), np.intp), self.a[here], self.b[here])
+        cluster = None if self.cluster is None else self.cluster[here]
+        return Pairs((self.names[number],), np.zeros(int(here.sum()), np.intp), self.a[here], self.b[here], cluster)
 
 
-def paired(a: Arm, b: Arm) -> Pairs:
-    """Differences of two arms; raises InputError unless both answered the same questions with the same gold answers."""
+def paired(a: Arm, b: Arm, clusters: NDArray[np.intp] | None = None) -> Pairs:
+    """Differences of two arms; raises InputError unless both answered the same questions with the same gold answers.
+
+    Gold answers are compared by the text of the option, since an arm may show the options in another order.
+    ``clusters`` holds the cluster of every question, shape (n,).
+    """
     only_a, only_b = sorted(set(a.ids) - set(b.ids)), sorted(set(b.ids) - set(a.ids))
     if only_a or only_b:
         parts = [
@@ -214,8 +269,10 @@ def paired(a: Arm, b: Arm) -> Pairs:
     for question_id, first, second in zip(a.ids, a.gold, b.gold, strict=True):
         if first != second:
             raise InputError(f"gold answer of question '{question_id}' differs between the arms")
+    if a.sets != b.sets:
+        raise InputError("the arms have the same questions in different sets", way_out="run both on one file")
     names, of = np.unique(a.sets, return_inverse=True)
-    return Pairs(tuple(map(str, names)), of.astype(np.intp), a.right.mean(axis=0), b.right.mean(axis=0))
+    return Pairs(tuple(map(str, names)), of.astype(np.intp), a.right.mean(axis=0), b.right.mean(axis=0), clusters)
 
 
 def set_weights(sizes: Sequence[int] | NDArray[np.intp], estimand: Estimand) -> NDArray[np.float64]:

@@ -27,7 +27,7 @@ class FlipRate(Record):
     right_or_wrong: float = Field(description="share of questions that are right in one run and wrong in the other")
     low: float
     high: float
-    label: float = Field(description="share of questions whose label or outcome differs")
+    label: float = Field(description="share of questions whose chosen option (by its text) or outcome differs")
 
 
 def flip_rate(arm: Arm, *, confidence: float = 0.95) -> FlipRate:

@@ -9,12 +9,13 @@ from statistics import fmean, median
 
 from pydantic import Field
 
-from medvrag_core.evaluation.filter_loss import filter_fallbacks
+from medvrag_core.evaluation.endings import Answered
+from medvrag_core.evaluation.outcomes import ending_of
 from medvrag_core.evaluation.retrieval import RetrievalReport, retrieval_report
+from medvrag_core.evaluation.scorers_report import ScorersReport, scorers_report
 from medvrag_core.evaluation.scoring import accuracy_report
-from medvrag_core.evaluation.taxonomy import page_of
 from medvrag_core.models.outcomes import worth_asking_again
-from medvrag_core.records import Record, Trace
+from medvrag_core.records import Record
 from medvrag_core.runs.publish import write_text
 
 STATES = ("correct", "wrong", "unparsed", "truncated", "refused", "errors", "missing")
@@ -60,22 +61,23 @@ class RunReport(Record):
     seconds_per_question_mean: float
     rounds: dict[int, int] = Field(description="questions by number of rounds used")
     mean_rounds: float
+    scorers: ScorersReport = Field(description="the same replies under all three scorers; `strict` is the headline")
 
 
-def run_report(traces: Sequence[Trace], *, expected: int | None = None) -> RunReport:
-    """Report on one system from its traces.
+def run_report(answers: Sequence[Answered], *, expected: int | None = None) -> RunReport:
+    """Report on one system from its traces, or from their endings.
 
     ``expected`` is the number of questions asked; fewer traces make the report incomplete. Raises
     what :func:`~medvrag_core.evaluation.scoring.accuracy_report` raises.
     """
-    accuracy = accuracy_report(traces, expected=expected)
-    gold = {t.question.id: dict.fromkeys(t.question.gold_pages, 1) for t in traces if t.question.gold_pages}
-    first = {t.question.id: t.rounds[0] for t in traces if t.rounds}
-    stage1 = _retrieval({q: [hit.page_id for hit in r.stage1] for q, r in first.items()}, gold)
-    filtered = _retrieval({q: list(r.filter.kept) for q, r in first.items()}, gold)
-    seconds = [t.seconds for t in traces]
-    fallbacks = filter_fallbacks(traces)
-    counts = Counter(len(t.rounds) for t in traces)
+    endings = [ending_of(answered) for answered in answers]
+    accuracy = accuracy_report(endings, expected=expected)
+    gold = {e.question.id: dict.fromkeys(e.question.gold_pages, 1) for e in endings if e.question.gold_pages}
+    stage1 = _retrieval({e.question.id: e.stage1 for e in endings}, gold)
+    filtered = _retrieval({e.question.id: e.kept for e in endings}, gold)
+    seconds = [e.seconds for e in endings]
+    fallbacks = dict(sorted(Counter(reason for e in endings for reason in e.fallbacks).items()))
+    counts = Counter(e.rounds_used for e in endings)
     return RunReport(
         system=accuracy.system,
         profile=accuracy.profile,
@@ -85,7 +87,7 @@ def run_report(traces: Sequence[Trace], *, expected: int | None = None) -> RunRe
         accuracy=accuracy.accuracy,
         accuracy_low=accuracy.low,
         accuracy_high=accuracy.high,
-        chance=fmean(1 / len(t.question.options) for t in traces),
+        chance=fmean(1 / len(e.question.options) for e in endings),
         unparsed_rate=accuracy.unparsed_rate,
         error_rate=accuracy.error_rate,
         outcomes={state: getattr(accuracy, state) for state in STATES},
@@ -99,7 +101,8 @@ def run_report(traces: Sequence[Trace], *, expected: int | None = None) -> RunRe
         seconds_per_question=median(seconds),
         seconds_per_question_mean=fmean(seconds),
         rounds=dict(sorted(counts.items())),
-        mean_rounds=fmean(len(t.rounds) for t in traces),
+        mean_rounds=fmean(e.rounds_used for e in endings),
+        scorers=scorers_report(endings, expected=expected),
     )
 
 
@@ -108,9 +111,5 @@ def write_report(path: Path, report: RunReport) -> None:
     write_text(path, report.model_dump_json(indent=2) + "\n")
 
 
-def _retrieval(rankings: dict[str, list[str]], gold: dict[str, dict[str, int]]) -> RetrievalReport | None:
-    if not gold or not any(rankings.values()):
-        return None
-    # Chunks of one page stand for the page once, at their best place.
-    pages = {q: list(dict.fromkeys(page_of(i) for i in ids)) for q, ids in rankings.items()}
-    return retrieval_report(pages, gold)
+def _retrieval(rankings: dict[str, tuple[str, ...]], gold: dict[str, dict[str, int]]) -> RetrievalReport | None:
+    return retrieval_report(rankings, gold) if gold and any(rankings.values()) else None

@@ -2,8 +2,10 @@
 
 *strict* is the parser that the loop itself uses, :func:`~medvrag_core.reasoning.replies.parse_reply`: reasoning is
 removed, the last answer block must name exactly one option, and a reply that did not end by itself is no answer (paper
-section 3.4). *mirage* behaves as the public MIRAGE script (:mod:`~medvrag_core.evaluation.mirage_rule`). *lenient*
-also reads prose (:mod:`~medvrag_core.evaluation.scorers_lenient`) and shows how many right answers a format costs.
+section 3.4). *mirage* behaves as the public MIRAGE script (:mod:`~medvrag_core.evaluation.mirage_rule`). That script
+knows its own format alone and would hand out a letter for every reply of ours; so a reply with an answer block is shown
+to it as what the last block holds. *lenient* also reads prose (:mod:`~medvrag_core.evaluation.scorers_lenient`) and
+shows how many right answers a format costs.
 
 Reason codes, beside those of the strict parser: ``truncated``, ``refused``, ``aborted`` (the reply did not end by
 itself), ``no_reply`` (``reply`` is null: a fault, not a reply), ``fallback`` (MIRAGE's letter for an unreadable reply),
@@ -12,6 +14,7 @@ and ``from_...`` codes that say from where the lenient scorer has its label.
 
 from __future__ import annotations
 
+import re
 from typing import Literal, get_args
 
 from pydantic import Field
@@ -28,6 +31,7 @@ UNFINISHED = frozenset({"truncated", "refused", "aborted"})
 """Reasons of replies that did not end by themselves; reports count them apart from unparsed ones."""
 
 _ENDED_BY_ITSELF = frozenset({"", "stop", "stop_sequence", "end_turn", "eos", "eos_token", "complete", "completed"})
+_ANSWER_BLOCK = re.compile(r"<\s{0,4}answer\s{0,4}>([^<]*)", re.IGNORECASE)
 _ENDS = {
     "length": "truncated",
     "max_tokens": "truncated",
@@ -98,7 +102,8 @@ def _strict(reply: ReplyToScore) -> tuple[str | None, str]:
 def _mirage(reply: ReplyToScore) -> tuple[str | None, str]:
     if reply.reply is None:
         return None, "no_reply"
-    letter, found = mirage_letter(reply.reply)
+    blocks = _ANSWER_BLOCK.findall(reply.reply)
+    letter, found = mirage_letter(blocks[-1] if blocks else reply.reply)
     if letter in reply.options:
         return letter, "" if found else "fallback"
     # The script knows A to D whatever the options are; a letter of no option is wrong there as well.

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from medvrag_core.evaluation.endings import Answered, Ending, last_reply
 from medvrag_core.evaluation.proportions import wilson
 from medvrag_core.evaluation.scorers import SCORERS, UNFINISHED, ReplyToScore, ScoredReply, could_not_read, score_reply
 from medvrag_core.evaluation.scoring import accuracy_report
-from medvrag_core.records import Record, Trace
+from medvrag_core.records import Record
 
 
 class ScorerColumn(Record):
@@ -46,12 +47,12 @@ class ScorersReport(Record):
     )
 
 
-def scorers_report(traces: Sequence[Trace], *, expected: int | None = None) -> ScorersReport:
+def scorers_report(traces: Sequence[Answered], *, expected: int | None = None) -> ScorersReport:
     """Score the last reply of every trace three times.
 
     Parameters
     ----------
-    traces : one trace a question, all of one system and profile
+    traces : one trace (or ending) a question, all of one system and profile
     expected : number of questions the run was asked to answer; ``None``: as many as there are traces
 
     Raises
@@ -82,15 +83,16 @@ def scorers_report(traces: Sequence[Trace], *, expected: int | None = None) -> S
     )
 
 
-def reply_of(trace: Trace) -> ReplyToScore:
+def reply_of(answered: Answered) -> ReplyToScore:
     """The reply that ended a question, as scorers take it; null where a fault ended the question."""
-    last = trace.rounds[-1].reply if trace.rounds and trace.outcome != "error" else None
+    if isinstance(answered, Ending):
+        reply, finish = answered.reply, answered.finish_reason
+    else:
+        last = last_reply(answered)
+        reply, finish = (None, None) if last is None else (last.text, last.finish_reason)
+    question = answered.question
     return ReplyToScore(
-        id=trace.question.id,
-        reply=None if last is None else last.text,
-        options=trace.question.options,
-        gold=trace.question.answer,
-        finish_reason=None if last is None else last.finish_reason,
+        id=question.id, reply=reply, options=question.options, gold=question.answer, finish_reason=finish
     )
 
 

@@ -9,8 +9,9 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from medvrag_core.errors import InputError, MedvragError, MismatchError
+from medvrag_core.evaluation.endings import Answered
 from medvrag_core.evaluation.proportions import wilson
-from medvrag_core.records import Question, Record, Trace
+from medvrag_core.records import Question, Record
 
 
 class AccuracyReport(Record):
@@ -65,7 +66,7 @@ def is_correct(question: Question, label: str | None) -> bool:
     return label == question.answer
 
 
-def score(trace: Trace) -> bool:
+def score(trace: Answered) -> bool:
     """Whether a trace ends in the gold option.
 
     Raises :class:`MedvragError` when the trace contradicts itself, :class:`MismatchError` when its
@@ -83,13 +84,13 @@ def score(trace: Trace) -> bool:
 
 
 def accuracy_report(
-    traces: Sequence[Trace], *, expected: int | None = None, confidence: float = 0.95
+    traces: Sequence[Answered], *, expected: int | None = None, confidence: float = 0.95
 ) -> AccuracyReport:
     """Count the outcomes of one system.
 
     Parameters
     ----------
-    traces : one trace a question, all of one system and profile
+    traces : one trace (or ending) a question, all of one system and profile
     expected : number of questions the run was asked to answer; ``None``: as many as there are traces
     confidence : of the Wilson interval
 
@@ -125,7 +126,7 @@ def accuracy_report(
     )
 
 
-def require_one_arm(traces: Sequence[Trace]) -> None:
+def require_one_arm(traces: Sequence[Answered]) -> None:
     """Refuse an empty list, a question that stands twice, and traces of several systems or settings."""
     if not traces:
         raise InputError("there is no trace to report on", way_out="answer questions first: medvrag run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from medvrag_core.evaluation.contrasts import Contrast, Effect, Verdict
+from medvrag_core.evaluation.near_duplicates import StemClusters
 from medvrag_core.evaluation.power import FlipRate, PowerPlan
 from medvrag_core.views.trace_text import plain
 
@@ -12,7 +13,17 @@ VERDICTS: dict[Verdict, str] = {
     "equivalent": "no meaningful difference",
     "inconclusive": "no evidence either way",
 }
-NAMES = {"macro": "macro", "question_weighted": "question-weighted"}
+_NAMES = {"macro": "macro", "question_weighted": "question-weighted"}
+_SHORT = {"macro": "sets", "question_weighted": "questions"}
+_NAME = 34
+"""Columns that a name takes."""
+VARIANTS = {
+    "strict": "strict scorer",
+    "mirage": "MIRAGE's scorer",
+    "lenient": "lenient scorer",
+    "answered": "answered by all arms",
+    "clusters": "near-duplicates as one",
+}
 _TESTS = {"mcnemar": "exact McNemar", "sign_flip": "sign flips of question means within sets"}
 
 
@@ -23,12 +34,12 @@ def contrast_text(found: Contrast) -> str:
         f"{found.n:,} questions in {len(found.sets)} set(s), differences in points, positive favors B",
         f"  A {plain(f'{found.a} {found.source_a}')}, {found.runs_a} run(s)",
         f"  B {plain(f'{found.b} {found.source_b}')}, {found.runs_b} run(s)",
-        f"  {'':20}{'n':>6}{'A %':>8}{'B %':>8}{'won':>6}{'lost':>6}{'B - A':>8}  {confidence + ' interval':18}{'p':>8}"
-        f"{'adj. p':>8}{'differ':>8}{'MDE80':>7}",
-        *(_row(effect) for effect in (*found.estimates, *found.sets)),
+        f"  {'':{_NAME}}{'n':>6}{'A %':>8}{'B %':>8}{'won':>6}{'lost':>6}{'B - A':>8}  "
+        f"{confidence + ' interval':18}{'p':>8}{'adj. p':>8}{'differ':>8}{'MDE80':>7}",
+        *(_row(_name(effect), effect) for effect in (*found.estimates, *found.sets)),
         f"equivalence within {found.rules.margin:g} point(s), TOST, {1 - 2 * found.rules.alpha:.0%} interval",
         *(
-            f"  {_name(e):20}p = {p_text(e.equivalence_p)} [{e.equivalence_low:+.2f}, {e.equivalence_high:+.2f}]: "
+            f"  {_name(e):{_NAME}}p = {p_text(e.equivalence_p)} [{e.equivalence_low:+.2f}, {e.equivalence_high:+.2f}]: "
             f"{VERDICTS[e.verdict]}"
             for e in found.estimates
         ),
@@ -41,6 +52,7 @@ def contrast_text(found: Contrast) -> str:
         for name, flips in (("A", found.flips_a), ("B", found.flips_b), ("A and B (A/A)", found.flips))
         if flips
     ]
+    lines += _variants(found)
     if found.preregistration:
         lines.append(f"pre-registration sha256 {found.preregistration}")
     else:
@@ -67,7 +79,7 @@ def power_text(plan: PowerPlan) -> str:
     for row in plan.rows:
         found = "-" if row.detectable is None else f"{row.detectable:.1f}"
         lines.append(
-            f"  {row.discordance:>7.1%}  {plain(NAMES.get(row.what, row.what)):20}{row.n:>6,}{row.effective_n:>12,.0f}"
+            f"  {row.discordance:>7.1%}  {plain(_NAMES.get(row.what, row.what)):20}{row.n:>6,}{row.effective_n:>12,.0f}"
             f"{row.power:>14.2f}{found:>20}{row.questions_needed:>9,}"
         )
     if plan.preregistration:
@@ -75,18 +87,37 @@ def power_text(plan: PowerPlan) -> str:
     return "\n".join(lines)
 
 
-def _row(e: Effect) -> str:
+def _variants(found: Contrast) -> list[str]:
+    if not found.variants:
+        return []
+    lines = [f"the same under other readings, {'p adjusted as above' if found.family else 'p not adjusted'}"]
+    for variant in found.variants:
+        for effect in variant.estimates if len(found.sets) > 1 else variant.estimates[1:]:
+            mean = f", {_SHORT[effect.name]}" if len(found.sets) > 1 else ""
+            lines.append(_row(f"{VARIANTS.get(variant.name, variant.name)}{mean}", effect))
+    return lines + ([stems_text(found.stems)] if found.stems else [])
+
+
+def stems_text(stems: StemClusters) -> str:
+    """How many questions stand together as near-duplicates."""
+    return (
+        f"near-duplicate stems: {stems.repeated:,} of {stems.questions:,} questions in groups of two or more, the "
+        f"largest of {stems.largest}, {stems.clusters:,} units in all (word triples, Jaccard {stems.threshold:g})"
+    )
+
+
+def _row(name: str, e: Effect) -> str:
     interval = f"[{e.low:+.2f}, {e.high:+.2f}]{'' if e.agree else '*'}"
     found = "-" if e.detectable is None else f"{e.detectable:.1f}"
     return (
-        f"  {_name(e):20}{e.n:>6,}{100 * e.accuracy_a:>8.2f}{100 * e.accuracy_b:>8.2f}{e.won:>6}{e.lost:>6}"
+        f"  {plain(name):{_NAME}}{e.n:>6,}{100 * e.accuracy_a:>8.2f}{100 * e.accuracy_b:>8.2f}{e.won:>6}{e.lost:>6}"
         f"{e.difference:>+8.2f}  {interval:18}{p_text(e.p_value):>8}"
         f"{p_text(e.p_adjusted):>8}{e.discordance:>8.1%}{found:>7}"
     )
 
 
 def _name(e: Effect) -> str:
-    return plain(NAMES.get(e.name, e.name))
+    return _NAMES.get(e.name, e.name)
 
 
 def p_text(p: float) -> str:

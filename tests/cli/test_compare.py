@@ -21,7 +21,7 @@ from medvrag_core.systems.base import catalog
 Run = Callable[..., SimpleNamespace]
 
 
-def answered(root: Path, system: str, right: Mapping[str, bool], *, fingerprint: str = "f") -> Path:
+def answered(root: Path, system: str, right: Mapping[str, bool], *, fingerprint: str = "f", dataset: str = "") -> Path:
     """A run folder in which a system answered every question right or wrong."""
     workspace = Workspace(root)
     for question_id, good in right.items():
@@ -30,7 +30,9 @@ def answered(root: Path, system: str, right: Mapping[str, bool], *, fingerprint:
             system=system,
             profile="test",
             fingerprint=fingerprint,
-            question=Question(id=question_id, question="?", options={"A": "x", "B": "y"}, answer="A"),
+            question=Question(
+                id=question_id, question=f"? {question_id}", options={"A": "x", "B": "y"}, answer="A", dataset=dataset
+            ),
             rounds=(),
             outcome="answered",
             label=label,
@@ -82,6 +84,33 @@ def test_one_set_is_the_default(medvrag: Run, runs: Path) -> None:
     found = json.loads(medvrag("compare", runs, runs, "--system", "text", "--other", "pages", "--json").out)
     assert [e["name"] for e in found["sets"]] == ["all"]
     assert found["estimates"][0]["difference"] == found["estimates"][1]["difference"]
+
+
+def test_sets_go_by_dataset_where_questions_name_one(medvrag: Run, tmp_path: Path) -> None:
+    for dataset, counts in (("medqa", (60, 12, 3, 25)), ("mmlu", (20, 2, 6, 12))):
+        for system, right in zip(("text", "pages"), outcomes(*counts, of=dataset), strict=True):
+            answered(tmp_path / "run", system, right, dataset=dataset)
+    arms = ("compare", tmp_path / "run", tmp_path / "run", "--system", "text", "--other", "pages")
+    found = json.loads(medvrag(*arms, "--json").out)
+    assert [(e["name"], e["n"]) for e in found["sets"]] == [("medqa", 100), ("mmlu", 40)]
+    assert found == json.loads(medvrag(*arms, "--sets", "prefix", "--json").out)
+    assert [e["name"] for e in json.loads(medvrag(*arms, "--sets", "one", "--json").out)["sets"]] == ["all"]
+
+
+def test_other_readings_stand_below(medvrag: Run, runs: Path) -> None:
+    arms = ("compare", runs, runs, "--system", "text", "--other", "pages")
+    found = json.loads(medvrag(*arms, "--json").out)
+    by_name = {v["name"]: v for v in found["variants"]}
+    assert list(by_name) == ["strict", "mirage", "lenient", "answered", "clusters"]
+    assert by_name["strict"]["estimates"] == found["estimates"]
+    assert found["stems"]["questions"] == found["stems"]["clusters"] == 140
+    # These traces hold no reply, so nothing can be read anew.
+    assert by_name["mirage"]["estimates"][1]["accuracy_a"] == 0
+    text = medvrag(*arms).out
+    for words in ("MIRAGE's scorer", "answered by all arms", "near-duplicate stems: 0 of 140", "p not adjusted"):
+        assert words in text, words
+    mirage = json.loads(medvrag(*arms, "--scorer", "mirage", "--json").out)
+    assert mirage["estimates"] == by_name["mirage"]["estimates"]
 
 
 def test_a_registered_family(medvrag: Run, runs: Path, tmp_path: Path) -> None:
@@ -146,6 +175,7 @@ def test_faults_are_one_sentence(medvrag: Run, runs: Path, tmp_path: Path) -> No
         (("compare", runs, runs, *both, "--preregistration", tmp_path / "none.yaml"), "no such file"),
         (("compare", runs, runs, "--system", "text"), "given twice"),
         (("compare", runs, short, *both, "--also-a", runs), "given twice"),
+        (("compare", runs, runs, *both, "--scorer", "kind"), "is no scorer"),
         (("plan",), "give --power"),
         (("plan", "--power", "--set-size", "medqa"), "is not name=questions"),
         (("plan", "--power", "--discordance", "0.001"), "cannot come from a discordance"),

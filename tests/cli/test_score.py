@@ -41,7 +41,7 @@ def replies(tmp_path: Path) -> Path:
     ("scorer", "labels", "right", "unparsed"),
     [
         ("strict", ["A", "B", None, None], 1, 2),
-        ("mirage", ["A", "A", "A", "A"], 4, 4),
+        ("mirage", ["A", "B", "A", "A"], 3, 2),
         ("lenient", ["A", "B", None, "A"], 2, 1),
     ],
 )
@@ -93,7 +93,7 @@ def test_a_run_under_three_scorers(
     assert told["mirage_gap"] == pytest.approx(told["mirage"]["accuracy"] - told["strict"]["accuracy"])
     text = medvrag("score", "--run", run).out
     assert all(f"  {name}" in text for name in ("strict", "mirage", "lenient"))
-    assert text.count("points against strict") == 2 and "INCOMPLETE" not in text
+    assert text.count(" points") == 2 and "INCOMPLETE" not in text
     fails(medvrag("score", "--run", run, "--system", "no_rag"), "no trace of system 'no_rag'")
 
 

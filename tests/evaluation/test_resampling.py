@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.weightstats import ttost_paired
 
 from medvrag_core.evaluation.estimands import ESTIMANDS, Pairs, set_weights
@@ -134,3 +136,60 @@ def test_a_few_questions_without_any_difference_prove_no_equivalence() -> None:
     for n, proven in ((50, False), (1273, True)):
         pairs = Pairs(("s",), np.zeros(n, np.intp), np.ones(n), np.ones(n))
         assert (equivalence_p_value(0.0, standard_error(pairs, np.ones(1)), 0.01) < 0.05) == proven
+
+
+def clustered(pairs: Pairs, rng: np.random.Generator, clusters: int) -> Pairs:
+    return replace(pairs, cluster=rng.integers(0, clusters, len(pairs.of)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=2), clusters=st.integers(1, 6), seed=st.integers(0, 9_999)
+)
+def test_signs_of_a_cluster_flip_together(sizes: list[int], clusters: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pairs = clustered(pairs_of(sizes, 2, rng), rng, clusters)
+    weights, samples = both_weights(pairs), 20_000
+    signs = np.array(list(itertools.product((1, -1), repeat=clusters)))[:, pairs.cluster]
+    effects = (weights / pairs.sizes)[:, pairs.of] * pairs.differences
+    exact = (np.abs(signs @ effects.T) >= np.abs(effects.sum(axis=1)) - 1e-9).mean(axis=0)
+    found = sign_flip_p_values(pairs, weights, samples=samples, seed=seed)
+    assert found == pytest.approx(exact, abs=6 * 0.5 / samples**0.5)
+
+
+def test_clusters_of_one_change_nothing() -> None:
+    pairs = pairs_of([60, 90], 2, np.random.default_rng(2), shift=0.1)
+    single = replace(pairs, cluster=np.random.default_rng(0).permutation(150))
+    for weights in both_weights(pairs):
+        assert standard_error(single, weights).value == pytest.approx(standard_error(pairs, weights).value)
+        assert standard_error(single, weights).df == pytest.approx(standard_error(pairs, weights).df)
+    assert (bootstrap_set_means(single, samples=50) == bootstrap_set_means(pairs, samples=50)).all()
+    flips = [sign_flip_p_values(p, both_weights(pairs), samples=500) for p in (pairs, single)]
+    assert flips[0].tolist() == flips[1].tolist()
+
+
+def test_standard_error_of_clusters_agrees_with_statsmodels() -> None:
+    rng = np.random.default_rng(6)
+    pairs = clustered(pairs_of([400], 3, rng), rng, 90)
+    model = OLS(pairs.differences, np.ones(400))
+    fit = model.fit(cov_type="cluster", cov_kwds={"groups": pairs.cluster})
+    # statsmodels multiplies by (n - 1) / (n - 1) * G / (G - 1) here, as we do.
+    assert standard_error(pairs, np.ones(1)).value == pytest.approx(float(fit.bse[0]), rel=1e-9)
+
+
+def test_copies_of_a_question_are_one_question() -> None:
+    rng = np.random.default_rng(7)
+    once = pairs_of([120, 60], 1, rng, shift=0.1)
+    order = np.repeat(np.arange(180), 3)
+    copies = Pairs(once.names, once.of[order], once.a[order], once.b[order], cluster=order)
+    for weights in both_weights(once):
+        draws = [bootstrap_set_means(p, samples=4_000) @ weights for p in (once, copies)]
+        assert draws[0].tolist() == pytest.approx(draws[1].tolist())
+        found = [bca_interval(d, p, weights, 0.95) for d, p in zip(draws, (once, copies), strict=True)]
+        assert found[0] == pytest.approx(found[1])
+        assert standard_error(copies, weights).value == pytest.approx(standard_error(once, weights).value)
+    p_values = [sign_flip_p_values(p, both_weights(once), samples=20_000) for p in (once, copies)]
+    assert p_values[0] == pytest.approx(p_values[1], abs=0.015)
+    # Taken for 540 questions they would look like more evidence than there is.
+    blind = replace(copies, cluster=None)
+    assert standard_error(blind, np.ones(2) / 2).value < 0.7 * standard_error(copies, np.ones(2) / 2).value

@@ -162,6 +162,20 @@ def test_bc11_an_unreadable_reply_gets_a_letter_from_mirage_alone(text: str) -> 
     assert all(map(could_not_read, scored.values())), "a letter that is handed out was not read"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It is <answer>C</answer>", ("C", "")),
+        ("<answer>A</answer> no, < Answer >D. x</answer>", ("D", "")),
+        ('{"answer_choice": "B"}', ("B", "")),
+        ("<answer>hearing loss</answer>", ("A", "fallback")),
+        ("<answer>E</answer>", ("A", "fallback")),
+    ],
+)
+def test_mirage_is_shown_what_our_answer_block_holds(text: str, expected: Read) -> None:
+    assert mirage(text) == expected
+
+
 def test_bc12_a_fault_is_no_unreadable_reply() -> None:
     reply = ReplyToScore(id="q", reply=None, options=FOUR, gold="A")
     for name in SCORERS:

@@ -61,9 +61,8 @@ def test_a_reply_may_hold_anything(tmp_path: Path) -> None:
     cut = '{"id": "x", "reply": "<answer>B</answer>\\u0000\\u001b \\ud83d", "options": {"A": "x", "B": "y"}}'
     for scorer in SCORERS:
         score_file(written(tmp_path / "in.jsonl", cut), scorer, tmp_path / "out.jsonl")
-        expected = ("A", "fallback") if scorer == "mirage" else ("B", "")
         scored = ScoredReply.from_json((tmp_path / "out.jsonl").read_text())
-        assert (scored.label, scored.reason) == expected
+        assert (scored.label, scored.reason) == ("B", "")
 
 
 def test_the_order_of_fields_is_kept(tmp_path: Path) -> None:
