@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from medvrag_core.cli import audit, calls, compare, cost, retrieval, score
+from medvrag_core.cli import audit, benchmarks, calls, compare, cost, retrieval, score
 from medvrag_core.errors import InputError, MedvragError, NotBuiltError
 from medvrag_core.models.secrets import refuse_keys
 from medvrag_core.profiles.load import load_profile
@@ -33,6 +33,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 book = typer.Typer(no_args_is_help=True, help="Run the chapters of the book and render it.")
 app.add_typer(book, name="book")
 app.add_typer(calls.calls, name="calls")
+app.add_typer(benchmarks.benchmarks, name="benchmarks")
 app.command("replay")(calls.replay)
 app.command("diff")(calls.diff)
 app.command("score")(score.score)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,26 +19,31 @@ from medvrag_core.runs.publish import write_text
 
 GOLD_PAGE = re.compile(r"\S(.*\S)?#p[1-9][0-9]*")
 _R = TypeVar("_R", Question, Query)
-_QUESTION_HELP = "a line needs id, question, options (letter to text) and answer; gold_pages is optional"
+LARGEST_BYTES = 1 << 28
+"""What a file may hold when unpacked, so that a small packed file cannot fill the memory."""
+_QUESTION_HELP = (
+    "a line needs id, question, options (letter to text) and answer; gold_pages, dataset and context are optional"
+)
 
 
-def read_questions(path: Path, *, require_answer: bool = True) -> list[Question]:
-    """Read multiple-choice questions.
+def read_questions(path: Path, *, require_answer: bool = True, usable: bool = True) -> list[Question]:
+    """Read multiple-choice questions; a name that ends in ``.gz`` is unpacked on the way.
 
     Two forms are understood, also mixed in one file: the fields of
     :class:`~medvrag_core.records.Question`, and the form of page-annotated article
     questions (``_id``, ``text``, ``metadata``; see :func:`convert_article_questions`).
-    Other fields are ignored unless they look like a misspelt known one.
+    Other fields are ignored unless they look like a misspelt known one. With ``usable=False`` only the form of
+    the fields is checked, so that :mod:`medvrag_core.evaluation.benchmarks.faults` can list all that is wrong.
 
     Raises
     ------
-    InputError : the file is missing, empty or not UTF-8, a line is no JSON object, a field is
+    InputError : the file is missing, empty, too large or not UTF-8, a line is no JSON object, a field is
         missing or unusable, the answer is no option, a gold page is not ``stem#pN``, an id repeats
     """
     questions: list[Question] = []
     seen: dict[str, int] = {}
-    for line, where, data in _objects(path):
-        question = _question(data, where, require_answer=require_answer)
+    for line, where, data in json_lines(path):
+        question = _question(data, where, require_answer=require_answer, usable=usable)
         _refuse_repeat(seen, question.id, line, where)
         questions.append(question)
     return questions
@@ -51,7 +58,7 @@ def convert_article_questions(path: Path) -> list[Question]:
     """
     questions: list[Question] = []
     seen: dict[str, int] = {}
-    for line, where, data in _objects(path):
+    for line, where, data in json_lines(path):
         if not _is_article_form(data):
             raise InputError(f"{where}: not an article question", way_out="it needs _id, text and metadata")
         question = _question(data, where, require_answer=True)
@@ -64,7 +71,7 @@ def read_queries(path: Path) -> list[Query]:
     """Read free-text queries: ``id`` (or ``_id``) and ``text`` a line; raises :class:`InputError`."""
     queries: list[Query] = []
     seen: dict[str, int] = {}
-    for line, where, data in _objects(path):
+    for line, where, data in json_lines(path):
         fields = _with_text_id({"id": data.get("id", data.get("_id")), "text": data.get("text")})
         for name, value in fields.items():
             if value is None:
@@ -84,29 +91,49 @@ def write_questions(path: Path, questions: Sequence[Question]) -> None:
     write_text(path, "".join(line + "\n" for line in lines))
 
 
-def _objects(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Line number, ``file, line N`` and content of every line that is not blank."""
+def read_text(path: Path) -> str:
+    """A UTF-8 text, unpacked if its name ends in ``.gz``.
+
+    Raises
+    ------
+    InputError : the file is missing, cut, damaged, not UTF-8, or larger than ``LARGEST_BYTES``
+    """
     if not path.is_file():
-        raise InputError(f"{path}: no such file", way_out="give the path of a .jsonl file")
+        raise InputError(f"{path}: no such file", way_out="check the path")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as source:
+            raw = source.read(LARGEST_BYTES + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path}: not a whole gzip file ({error})", way_out="fetch or pack it again") from None
+    if len(raw) > LARGEST_BYTES:
+        raise InputError(f"{path}: holds more than {LARGEST_BYTES:,} bytes", way_out="cut it into smaller files")
+    try:
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text (byte {error.start})", way_out="save the file as UTF-8") from None
+
+
+def strict_json(text: str, where: str, *, way_out: str = "") -> Any:
+    """JSON in which no name repeats within an object and no number is NaN; InputError names ``where``."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeated_keys)
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno}, column {error.colno}" if error.lineno > 1 else f"column {error.colno}"
+        raise InputError(f"{where}: not valid JSON ({error.msg} at {at})", way_out=way_out) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Line number, ``file, line N`` and content of every line that is not blank; raises as :func:`read_text`."""
     found = 0
     # Only the newline ends a line of JSONL; str.splitlines would also cut at U+2028 inside a text.
-    for line, content in enumerate(text.split("\n"), start=1):
+    for line, content in enumerate(read_text(path).split("\n"), start=1):
         if not content.strip():
             continue
         found += 1
         where = f"{path}, line {line}"
-        try:
-            data = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeated_keys)
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"{where}: not valid JSON ({error.msg} at column {error.colno})", way_out="write one object a line"
-            ) from None
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{where}: {error}") from None
+        data = strict_json(content, where, way_out="write one object a line")
         if not isinstance(data, dict):
             raise InputError(f"{where}: must be a JSON object, found {type(data).__name__}")
         yield line, where, data
@@ -127,14 +154,33 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-def _question(data: dict[str, Any], where: str, *, require_answer: bool) -> Question:
-    fields = _article_fields(data, where) if _is_article_form(data) else dict(data)
-    fields = _with_text_id(fields)
-    _drop_unknown(fields, where)
+def usable_question(fields: dict[str, Any], where: str, *, require_answer: bool = True) -> Question:
+    """A question that a system can be asked.
+
+    Raises
+    ------
+    InputError : a field is missing or unusable; the message begins with ``where`` and names the field
+    """
     if require_answer and fields.get("answer") is None:
         raise InputError(f"{where}: field 'answer' is missing", way_out=_QUESTION_HELP)
     question = _validated(Question, fields, where)
+    _require_usable(question, where)
+    return question
+
+
+def _question(data: dict[str, Any], where: str, *, require_answer: bool, usable: bool = True) -> Question:
+    fields = _article_fields(data, where) if _is_article_form(data) else dict(data)
+    fields = _with_text_id(fields)
+    _drop_unknown(fields, where)
+    if not usable:
+        return _validated(Question, fields, where)
+    return usable_question(fields, where, require_answer=require_answer)
+
+
+def _require_usable(question: Question, where: str) -> None:
     _check_id(question.id, where, spaces=True)
+    if question.dataset:
+        _check_id(question.dataset, where, spaces=False, field="dataset")
     if not question.question.strip():
         raise InputError(f"{where}: field 'question' is empty")
     if len(question.options) < 2:
@@ -151,7 +197,6 @@ def _question(data: dict[str, Any], where: str, *, require_answer: bool) -> Ques
                 f"{where}: field 'gold_pages': '{page}' is not a page id",
                 way_out="write file stem, #p and page number from 1, as in PMC5502154#p6",
             )
-    return question
 
 
 def _with_text_id(fields: dict[str, Any]) -> dict[str, Any]:
@@ -198,13 +243,14 @@ def _validated(record: type[_R], fields: dict[str, Any], where: str) -> _R:
         raise InputError(f"{where}: {describe_validation_error(error)}", way_out=_QUESTION_HELP) from None
 
 
-def _check_id(identifier: str, where: str, *, spaces: bool) -> None:
+def _check_id(identifier: str, where: str, *, spaces: bool, field: str = "id") -> None:
     if not 0 < len(identifier) <= 200 or identifier != identifier.strip() or not identifier.isprintable():
         raise InputError(
-            f"{where}: field 'id': {identifier!r} is no usable id", way_out="use 1 to 200 printable characters"
+            f"{where}: field '{field}': {identifier!r} is no usable {field}",
+            way_out="use 1 to 200 printable characters",
         )
     if not spaces and len(identifier.split()) > 1:
-        raise InputError(f"{where}: field 'id': {identifier!r} holds a space, which TREC run files cannot hold")
+        raise InputError(f"{where}: field '{field}': {identifier!r} holds a space, which run files cannot hold")
 
 
 def _refuse_repeat(seen: dict[str, int], identifier: str, line: int, where: str) -> None:

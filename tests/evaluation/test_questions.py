@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,20 @@ def write(path: Path, *lines: object) -> Path:
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1).filter(str.strip)
 questions = st.lists(
     st.builds(
-        lambda id, question, options, page: Question(
-            id=str(id), question=question, options=options, answer=next(iter(options)), gold_pages=(f"PMC1#p{page}",)
+        lambda id, question, options, page, context: Question(
+            id=str(id),
+            question=question,
+            options=options,
+            answer=next(iter(options)),
+            gold_pages=(f"PMC1#p{page}",),
+            dataset="medqa" if page % 2 else "",
+            context=context,
         ),
         st.integers(0, 10**9),
         texts,
         st.dictionaries(st.sampled_from("ABCDEF"), texts, min_size=2),
         st.integers(1, 5000),
+        st.text(st.characters(exclude_categories=("Cs",)), max_size=20),
     ),
     min_size=1,
     max_size=4,
@@ -42,6 +50,9 @@ def test_what_is_written_is_read_back(questions: list[Question], tmp_path_factor
     path = tmp_path_factory.mktemp("q") / "q.jsonl"
     write_questions(path, questions)
     assert read_questions(path) == questions
+    packed = path.with_name("q.jsonl.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert read_questions(packed) == questions
 
 
 @pytest.mark.parametrize(
@@ -61,6 +72,10 @@ def test_what_is_written_is_read_back(questions: list[Question], tmp_path_factor
         ({"gold_page": ["PMC5502154#p6"]}, "gold_page"),
         ({"id": "a\u0000b"}, "id"),
         ({"evidence": "smell"}, "evidence"),
+        ({"dataset": " medqa"}, "dataset"),
+        ({"dataset": "my set"}, "dataset"),
+        ({"context": ["an abstract"]}, "context"),
+        ({"contexts": ["an abstract"]}, "contexts"),
     ],
 )
 def test_a_fault_names_file_line_and_field(change: dict[str, Any], field: str, tmp_path: Path) -> None:
@@ -143,3 +158,11 @@ def test_queries(shared_data: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=words):
             read_queries(write(tmp_path / "q.jsonl", line))
+
+
+def test_a_check_of_faults_reads_what_a_run_refuses_but_only_records(tmp_path: Path) -> None:
+    faulty = [GOOD | {"id": "1", "answer": "C"}, GOOD | {"id": "2", "question": " "}, GOOD | {"id": "3", "options": {}}]
+    assert [q.id for q in read_questions(write(tmp_path / "q.jsonl", *faulty), usable=False)] == ["1", "2", "3"]
+    for broken, field in (({"options": None}, "options"), ({"answers": "B"}, "answers")):
+        with pytest.raises(InputError, match=f"line 2: .*'{field}'"):
+            read_questions(write(tmp_path / "q.jsonl", GOOD, GOOD | {"id": "q2"} | broken), usable=False)
