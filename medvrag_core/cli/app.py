@@ -113,7 +113,9 @@ def retrieve(
     source: SourceOption = None,
     run_: RunOption = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Pages a query.")] = 100,
-    retriever: Annotated[str, typer.Option(help="stage1, exact, bm25, hybrid or filtered.")] = "stage1",
+    retriever: Annotated[
+        str, typer.Option(help="stage1, exact, bm25, hybrid, filtered, or a text arm: text_bm25 ...")
+    ] = "stage1",
     profile: ProfileOption = None,
     set_: SetOption = None,
 ) -> None:
@@ -125,7 +127,7 @@ def retrieve(
     from medvrag_core.evaluation.retrieval import write_trec
     from medvrag_core.systems.prepare import prepare, prepare_corpus
     from medvrag_core.systems.resources import Resources
-    from medvrag_core.systems.retrievers import find_retriever, rank_all
+    from medvrag_core.systems.retrievers import find_retriever, rank_all, reads_text_alone
 
     asked = read_queries(queries)
     search = find_retriever(retriever)
@@ -135,8 +137,9 @@ def retrieve(
     resolved = _profile_for(workspace, profile, set_)
     with only_writer(workspace.root):
         _require_corpus(workspace, source)
-        if retriever == "bm25" and source is not None:
-            prepare_corpus(workspace, source, resolved)
+        if reads_text_alone(retriever):
+            if source is not None:
+                prepare_corpus(workspace, source, resolved)
         elif source is not None or not (workspace.index / "manifest.json").is_file():
             prepare(workspace, source, resolved)
         resources = Resources(workspace, resolved)

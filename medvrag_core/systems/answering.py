@@ -207,7 +207,7 @@ def trace_path(workspace: Workspace, name: str, question_id: str) -> Path:
 
 
 def answering_fingerprint(name: str, resources: Resources) -> str:
-    """One digest of all that shapes an answer: settings, corpus, encoder, filter prompts, and the reader's version.
+    """One digest of all that shapes an answer: settings, corpus, encoders, filter prompts, and the reader's version.
 
     ``resources`` are set up for the system (see :func:`set_up`). An arm that leans on the answers of another, or shows
     the pages of another question, has them in its digest.
@@ -222,6 +222,7 @@ def answering_fingerprint(name: str, resources: Resources) -> str:
         resources.reader.fingerprint,
         # The reader's fingerprint holds its own prompts; a filter without a model has none.
         *(f"{purpose}={versions[purpose]}" for purpose in sorted(versions) if purpose.startswith("filter_")),
+        *filter(None, [find_system(name).version(resources.profile)]),
         *([f"reference={export_digest(resources.reference.values())}"] if resources.reference else []),
         *sorted(asked),
     )

@@ -39,6 +39,7 @@ class SystemEntry:
     make : composes it from resources that are under its settings already
     overrides : settings by dotted field in which an arm differs from its base; none for a base
     takes_page_controls : whether ``control.pages`` means something to it
+    version : under a profile, what shapes its answers beside settings, corpus, page encoder, filter and reader
     """
 
     name: str
@@ -46,6 +47,7 @@ class SystemEntry:
     make: Callable[[Resources], System]
     overrides: Mapping[str, Any] = field(default_factory=dict)
     takes_page_controls: bool = False
+    version: Callable[[Profile], str] = lambda profile: ""
 
     def settle(self, profile: Profile) -> Profile:
         """The profile as this system runs under it; settling twice is settling once.
@@ -75,11 +77,17 @@ _BASES: dict[str, SystemEntry] = {}
 _ADDED: dict[str, ArmLine] = {}
 
 
-def register(name: str, summary: str, *, takes_page_controls: bool = False) -> Callable[[Compose], Compose]:
+def register(
+    name: str,
+    summary: str,
+    *,
+    takes_page_controls: bool = False,
+    version: Callable[[Profile], str] = lambda profile: "",
+) -> Callable[[Compose], Compose]:
     """Decorator that puts a composing function into the catalog under ``name``, as a base for arms."""
 
     def add(compose: Compose) -> Compose:
-        _BASES[name] = SystemEntry(name, summary, compose, takes_page_controls=takes_page_controls)
+        _BASES[name] = SystemEntry(name, summary, compose, takes_page_controls=takes_page_controls, version=version)
         return compose
 
     return add
@@ -139,5 +147,5 @@ def _entries(lines: Mapping[str, ArmLine], source: str) -> dict[str, SystemEntry
         if name in bases:
             raise InputError(f"{source}: arm '{name}': a base has this name", way_out="choose another name")
         base = bases[line.base]
-        made[name] = SystemEntry(name, line.summary, base.make, line.set, base.takes_page_controls)
+        made[name] = SystemEntry(name, line.summary, base.make, line.set, base.takes_page_controls, base.version)
     return made

@@ -1,8 +1,12 @@
-"""Rankings by name, over the same page ids, so that any of them can be scored beside the others."""
+"""Rankings by name, over the same page ids, so that any of them can be scored beside the others.
+
+Each text arm is such a ranking too: pages in the order of the best chunk that stands on them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tqdm import tqdm
 
@@ -11,6 +15,8 @@ from medvrag_core.filter.base import Candidate
 from medvrag_core.filter.mapreduce import MapReduceFilter
 from medvrag_core.index.fusion import reciprocal_rank_fusion
 from medvrag_core.records import FilterDecision, Hit, Query
+from medvrag_core.systems import text_rag
+from medvrag_core.systems.base import SystemEntry, catalog
 from medvrag_core.systems.resources import Resources
 
 Retriever = Callable[[Resources, str, int], tuple[Hit, ...]]
@@ -32,10 +38,13 @@ def bm25(resources: Resources, text: str, k: int) -> tuple[Hit, ...]:
 
 
 def hybrid(resources: Resources, text: str, k: int) -> tuple[Hit, ...]:
-    """Reciprocal rank fusion of ``stage1`` and ``bm25``, each to depth 100 or ``k``."""
+    """Reciprocal rank fusion of ``stage1`` and ``bm25``, each to depth 100 or ``k``.
+
+    A page that shares no word with the query has no place in the ranking by words.
+    """
     depth = max(k, 100)
-    rankings = [[hit.page_id for hit in method(resources, text, depth)] for method in (stage1, bm25)]
-    return reciprocal_rank_fusion(rankings, k)
+    by_words = [hit.page_id for hit in bm25(resources, text, depth) if hit.score > 0]
+    return reciprocal_rank_fusion([[hit.page_id for hit in stage1(resources, text, depth)], by_words], k)
 
 
 def filtered(resources: Resources, text: str, k: int) -> tuple[Hit, ...]:
@@ -59,10 +68,34 @@ RETRIEVERS: dict[str, Retriever] = {f.__name__: f for f in (stage1, exact, bm25,
 
 
 def find_retriever(name: str) -> Retriever:
-    """A retriever by name; InputError lists the names there are."""
-    if name not in RETRIEVERS:
-        raise InputError(f"there is no retriever '{name}'", way_out=f"choose one of {', '.join(RETRIEVERS)}")
-    return RETRIEVERS[name]
+    """A retriever by name, or the ranking of a text arm; InputError lists the names there are."""
+    if name in RETRIEVERS:
+        return RETRIEVERS[name]
+    if name in (arms := text_arms()):
+        return partial(_pages_of_chunks, arms[name])
+    raise InputError(f"there is no retriever '{name}'", way_out=f"choose one of {', '.join([*RETRIEVERS, *arms])}")
+
+
+def text_arms() -> dict[str, SystemEntry]:
+    """Systems that search text chunks, by name."""
+    return {
+        name: entry for name, entry in catalog().items() if entry.make in (text_rag.compose, text_rag.compose_iterative)
+    }
+
+
+def reads_text_alone(name: str) -> bool:
+    """Whether a retriever needs no page vectors and no index of them."""
+    return name == bm25.__name__ or name in text_arms()
+
+
+def _pages_of_chunks(arm: SystemEntry, resources: Resources, text: str, k: int) -> tuple[Hit, ...]:
+    """The ``k`` pages whose best chunks rank highest among the candidates of a text arm, scored as these chunks."""
+    own = resources.under(arm.settle(resources.profile))
+    best: dict[str, Hit] = {}
+    for hit in own.text_search.search(text, own.profile.index.candidates).hits:
+        page_id = own.chunks[hit.page_id].page_id
+        best.setdefault(page_id, Hit(page_id=page_id, score=hit.score, rank=len(best) + 1))
+    return tuple(best.values())[:k]
 
 
 def rank_all(search: Retriever, resources: Resources, queries: Sequence[Query], k: int) -> dict[str, tuple[Hit, ...]]:

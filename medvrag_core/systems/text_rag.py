@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from medvrag_core.filter.mapreduce import MapReduceFilter
+from medvrag_core.index.text_factory import text_fingerprint
 from medvrag_core.reasoning.loop import EvidenceSource, run_rounds
 from medvrag_core.records import EvidenceItem, Question, Round, SearchResult, Summary
+from medvrag_core.settings import LoopSettings, Profile
 from medvrag_core.systems.base import System, register
 from medvrag_core.systems.resources import Resources
 
@@ -31,22 +33,35 @@ class ChunkEvidence(EvidenceSource):
 
 
 class TextRag(System):
-    """The same filter and reader as MedVRAG, fed with chunks, in one round."""
+    """The same filter and reader as MedVRAG, fed with chunks."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: Resources, loop: LoopSettings) -> None:
         self.source = ChunkEvidence(resources)
         self.filter = MapReduceFilter(resources.ranker, resources.profile.filter)
         self.reader = resources.reader
-        self.loop = resources.profile.loop.model_copy(
-            update={"max_rounds": 1, "pages_shown": resources.profile.text.chunks_shown, "summaries_shown": 0}
-        )
+        # A chunk is its own summary, so none is shown beside the chunks.
+        chunks = {"pages_shown": resources.profile.text.chunks_shown, "summaries_shown": 0}
+        self.loop = loop.model_copy(update=chunks)
 
     def answer(self, question: Question) -> tuple[Round, ...]:
         """See :class:`System`."""
         return run_rounds(question, self.source, self.filter, self.reader, self.loop)
 
 
-@register("text_rag", "text chunks instead of page images, single round")
+def version(profile: Profile) -> str:
+    """What shapes the rankings of chunks, see `text_fingerprint`."""
+    return text_fingerprint(profile.text)
+
+
+@register("text_rag", "text chunks instead of page images, single round", version=version)
 def compose(resources: Resources) -> System:
-    """Compose the system."""
-    return TextRag(resources)
+    """Compose the paper's row: the loop is cut to one round, which must answer."""
+    return TextRag(resources, resources.profile.loop.model_copy(update={"max_rounds": 1}))
+
+
+@register(
+    "text_iterative", "text chunks instead of page images, the same loop and memory bank as medvrag", version=version
+)
+def compose_iterative(resources: Resources) -> System:
+    """Compose the arm that differs from the full system in its evidence alone."""
+    return TextRag(resources, resources.profile.loop)

@@ -1,0 +1,158 @@
+"""Text arms: lines of arms.yaml that answer, rank pages, and carry their encoder in their fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from medvrag_core.encoders import transformer
+from medvrag_core.errors import InputError, MedvragError, MismatchError, SettingsError
+from medvrag_core.profiles.load import load_profile
+from medvrag_core.records import Question
+from medvrag_core.runs.workspace import Workspace
+from medvrag_core.systems.answering import answer_all, answering_fingerprint, set_up
+from medvrag_core.systems.base import find_system
+from medvrag_core.systems.resources import Resources
+from medvrag_core.systems.retrievers import find_retriever, reads_text_alone, text_arms
+
+HERE = ("text_rag", "text_bm25", "text_dense", "text_fused", "text_reranked")
+WEIGHTS = ("text_bge", "text_medcpt", "text_cross_encoder")
+QUERY = "How is oral candidiasis from inhaled steroids prevented?"
+
+
+@pytest.fixture
+def resources(made_run: Workspace, tmp_path: Path) -> Resources:
+    """The finished run, with folders of its own for traces and chunk vectors; short chunks, several a page."""
+    for name in ("corpus", "vectors", "index"):
+        (tmp_path / name).symlink_to(getattr(made_run, name))
+    return Resources(Workspace(tmp_path), load_profile("test", {"text.chunk_tokens": 24, "text.overlap_tokens": 4}))
+
+
+def test_the_issue_names_these_arms() -> None:
+    assert {*HERE, *WEIGHTS, "text_iterative"} == set(text_arms())
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_text_arms_answer_from_chunks_in_one_round(
+    resources: Resources, made_questions: list[Question], name: str
+) -> None:
+    traces = answer_all(name, resources, made_questions, progress=False)
+    assert [t.outcome for t in traces] == ["answered"] * 3
+    assert all(t.correct for t in traces)
+    for trace in traces:
+        (only,) = trace.rounds
+        assert all("#c" in evidence for evidence in only.shown)
+        assert only.shown[0].startswith(trace.question.gold_pages[0])
+        assert not only.summaries_shown and not only.reply.seen
+    again = answer_all(name, Resources(resources.workspace, resources.profile), made_questions, progress=False)
+    assert again == traces
+
+
+def test_the_iterative_text_arm_has_the_loop_of_the_profile(
+    resources: Resources, made_questions: list[Question]
+) -> None:
+    forced = Resources(resources.workspace, load_profile("test", {"loop.min_rounds": 2}))
+    traces = answer_all("text_iterative", forced, made_questions, progress=False)
+    assert all(len(t.rounds) >= 2 for t in traces)
+    assert all(len(t.rounds) == 1 for t in answer_all("text_rag", resources, made_questions, progress=False))
+    assert all("#c" in evidence for t in traces for r in t.rounds for evidence in r.shown)
+
+
+def test_arms_share_the_vectors_that_they_can_share(resources: Resources, made_questions: list[Question]) -> None:
+    for name in HERE:
+        answer_all(name, resources, made_questions[:1], progress=False)
+    kinds = sorted(path.name.partition("-")[0] for path in resources.workspace.text.iterdir())
+    assert kinds == ["embedded", "late"]
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_arms_whose_encoder_is_not_here_say_what_to_install(
+    resources: Resources, made_questions: list[Question], name: str
+) -> None:
+    with pytest.raises(MedvragError, match="install the extra 'gpu'"):
+        answer_all(name, resources, made_questions, progress=False)
+    assert not list(resources.workspace.traces(name).glob("*"))
+
+
+def test_the_lines_name_the_weights_of_both_sides() -> None:
+    profile = load_profile("a100")
+    medcpt, bge = find_system("text_medcpt").settle(profile).text, find_system("text_bge").settle(profile).text
+    assert (medcpt.model, medcpt.passage_model) == ("ncbi/MedCPT-Query-Encoder", "ncbi/MedCPT-Article-Encoder")
+    assert (bge.encoder, bge.model, bge.device) == ("bge", "BAAI/bge-large-en-v1.5", "cuda:0")
+    assert find_system("text_dense").settle(profile).text == profile.text, "the paper's baseline is BGE"
+
+
+def test_the_late_interaction_arm_needs_the_embedded_page_encoder(
+    resources: Resources, made_questions: list[Question]
+) -> None:
+    view = resources.under(resources.profile.model_copy(update={"encoder": load_profile("a100").encoder}))
+    with pytest.raises(SettingsError, match=r"has 'colqwen2\.5'; set text\.reranker to cross_encoder"):
+        answer_all("text_reranked", view, made_questions[:1], progress=False)
+
+
+def test_bc28_the_prefix_is_part_of_the_arms_fingerprint(
+    resources: Resources, made_questions: list[Question], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fingerprint(name: str, resources: Resources) -> str:
+        return answering_fingerprint(name, set_up(name, resources, made_questions)[0])
+
+    before = {name: fingerprint(name, resources) for name in ("text_bge", "text_bm25", "page_single", "medvrag")}
+    changed = transformer.Recipe("Query: ", 512, titles=False, unit=True)
+    monkeypatch.setitem(transformer.RECIPES, "bge", changed)
+    after = {name: fingerprint(name, resources) for name in before}
+    assert {name for name in before if before[name] != after[name]} == {"text_bge"}
+    assert len({fingerprint(name, resources) for name in (*HERE, *WEIGHTS)}) == 8
+
+
+def test_an_arm_under_another_retriever_is_refused(resources: Resources, made_questions: list[Question]) -> None:
+    answer_all("text_rag", resources, made_questions[:1], progress=False)
+    other = Resources(
+        resources.workspace,
+        resources.profile.model_copy(update={"text": find_system("text_bm25").settle(resources.profile).text}),
+    )
+    with pytest.raises(MismatchError, match=r"text\.retriever: dense -> bm25"):
+        answer_all("text_rag", other, made_questions[:1], progress=False)
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_pages_stand_where_their_best_chunk_does(resources: Resources, name: str) -> None:
+    own = resources.under(find_system(name).settle(resources.profile))
+    chunks = [own.chunks[hit.page_id].page_id for hit in own.text_search.search(QUERY, 2_000).hits]
+    assert len(set(chunks)) < len(chunks), "pages have several chunks"
+    hits = find_retriever(name)(resources, QUERY, 100)
+    assert [hit.page_id for hit in hits] == sorted(set(chunks), key=chunks.index)
+    assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+    assert hits[0].page_id == "asthma#p2"
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert find_retriever(name)(resources, QUERY, 2) == hits[:2]
+
+
+def test_pages_without_a_word_of_the_query_have_no_rank_by_words(resources: Resources) -> None:
+    by_vectors = find_retriever("stage1")(resources, "spirometry", 5)
+    assert [h.page_id for h in find_retriever("hybrid")(resources, "spirometry", 5)] == [h.page_id for h in by_vectors]
+
+
+def test_a_strange_retriever_is_told_of_all_there_are() -> None:
+    with pytest.raises(InputError, match=r"choose one of stage1, .*filtered, .*text_reranked"):
+        find_retriever("text_bm26")
+    assert [reads_text_alone(name) for name in ("bm25", "text_fused", "stage1", "hybrid")] == [True, True, False, False]
+
+
+def test_text_retrievers_need_no_index(
+    made_run: Workspace, tmp_path: Path, medvrag: Callable[..., SimpleNamespace]
+) -> None:
+    queries, run, out = tmp_path / "queries.jsonl", tmp_path / "run", tmp_path / "out.trec"
+    queries.write_text('{"id": "q", "text": "allopurinol daily dose"}\n')
+    run.mkdir()
+    (run / "corpus").symlink_to(made_run.corpus)
+    done = medvrag(
+        "retrieve", "--queries", queries, "--out", out, "--run", run, "--profile", "test", "--retriever", "text_bm25"
+    )
+    assert done.code == 0, done.err
+    assert out.read_text().split()[2].startswith("gout#")
+    assert not (run / "index").exists() and not (run / "vectors").exists()
