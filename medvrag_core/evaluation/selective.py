@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.calibration import RESAMPLES
+from medvrag_core.evaluation.calibration import RESAMPLES, CalibrationReport
 from medvrag_core.evaluation.confidence import Confidences, Source
 from medvrag_core.evaluation.folds import folds_of
 from medvrag_core.evaluation.proportions import wilson
@@ -69,6 +69,13 @@ class SelectiveReport(Record):
     points: tuple[SelectivePoint, ...]
     target: float = Field(description="accuracy that the thresholds were chosen for")
     abstention: tuple[Abstention, Abstention]
+
+
+class ConfidenceReport(Record):
+    """What ``medvrag calibration --json`` prints."""
+
+    calibration: CalibrationReport
+    selective: SelectiveReport
 
 
 def selective_report(

@@ -37,3 +37,12 @@ class HtmlBlock:
 
     def __str__(self) -> str:
         return self.html
+
+
+def paragraph(text: str) -> HtmlBlock:
+    """A sentence that was computed, as a paragraph of a chapter.
+
+    >>> paragraph("p < 0.05").html
+    '<p>p &lt; 0.05</p>'
+    """
+    return HtmlBlock(f"<p>{escape(text)}</p>")
