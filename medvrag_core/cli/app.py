@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from medvrag_core.cli import audit, benchmarks, calls, compare, cost, retrieval, score
+from medvrag_core.cli import audit, benchmarks, calibration, calls, compare, cost, retrieval, score
 from medvrag_core.errors import InputError, MedvragError, NotBuiltError
 from medvrag_core.models.secrets import refuse_keys
 from medvrag_core.profiles.load import load_profile
@@ -42,6 +42,7 @@ app.command("audit")(audit.audit)
 app.command("compare")(compare.compare)
 app.command("plan")(compare.plan)
 app.command("cost")(cost.cost)
+app.command("calibration")(calibration.calibration)
 
 SourceOption = Annotated[Path | None, typer.Option(help="Folder of PDFs (searched in depth).")]
 ProfileOption = Annotated[str | None, typer.Option(help="Profile name or YAML file. Default: the run's own, else cpu.")]
