@@ -64,6 +64,14 @@ class PaperTaxonomy(Record):
     none: Share = Field(description="errors in no class, of those that can be judged")
 
 
+class ErrorCase(Record):
+    """One wrong answer in both taxonomies; ``paper`` is null where no definition can be applied."""
+
+    question_id: str
+    error_class: ErrorClass
+    paper: tuple[PaperClass, ...] | None
+
+
 class SideRow(Record):
     """The errors of one of our classes, and where the paper's definitions put them."""
 
@@ -144,6 +152,21 @@ def page_fates(rounds: int = 2) -> tuple[PageFate, ...]:
     return tuple(fates)
 
 
+def error_cases(
+    traces: Sequence[Trace],
+    relevant: Mapping[str, AbstractSet[str]] | None = None,
+    *,
+    suspect: Mapping[str, str] | None = None,
+) -> list[ErrorCase]:
+    """Every wrong answer of one system with its classes, in the order of ``traces``."""
+    classes = error_classes(traces, relevant, suspect=suspect)
+    return [
+        ErrorCase(question_id=i, error_class=classes[i], paper=paper_classes(t, gold_of(t, relevant)))
+        for t in traces
+        if (i := t.question.id) in classes
+    ]
+
+
 def taxonomies_side_by_side(
     traces: Sequence[Trace],
     relevant: Mapping[str, AbstractSet[str]] | None = None,
@@ -156,12 +179,11 @@ def taxonomies_side_by_side(
     The paper knows no suspect questions, so that they count in its classes and stand apart in ours.
     """
     ours = error_taxonomy(traces, relevant, suspect=suspect, confidence=confidence)
-    classes = error_classes(traces, relevant, suspect=suspect)
-    theirs = {t.question.id: paper_classes(t, gold_of(t, relevant)) for t in traces if t.question.id in classes}
-    judged = [found for found in theirs.values() if found is not None]
+    cases = error_cases(traces, relevant, suspect=suspect)
+    judged = [case.paper for case in cases if case.paper is not None]
     rows = []
     for row in ours.rows:
-        mine = [theirs[i] or () for i, name in classes.items() if name == row.error_class]
+        mine = [case.paper or () for case in cases if case.error_class == row.error_class]
         rows.append(
             SideRow(
                 error_class=row.error_class,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from medvrag_core.evaluation.evidence_flow import EvidenceFlow, Place
 from medvrag_core.evaluation.paper_taxonomy import (
     PAPER_CLASSES,
     BothTaxonomies,
+    ErrorCase,
     PageFate,
     PaperClass,
     PaperTaxonomy,
@@ -16,6 +18,7 @@ from medvrag_core.evaluation.paper_taxonomy import (
 )
 from medvrag_core.evaluation.shares import Share
 from medvrag_core.evaluation.taxonomy import ErrorClass, ErrorRow
+from medvrag_core.records import Trace
 from medvrag_core.views.figures import ERROR_LABELS
 from medvrag_core.views.tables import HtmlTable, Number
 from medvrag_core.views.theme import BLUE, GRAY, GREEN, ORANGE, PURPLE, ROW_HEIGHT, SKY, VERMILION, titled
@@ -90,11 +93,41 @@ def fates_table(fates: Sequence[PageFate], *, caption: str = "") -> HtmlTable:
             *fate.stages,
             *[""] * (most - len(fate.stages)),
             _name(fate.ours),
-            " and ".join(PAPER_NAMES[c] for c in fate.paper) or "none",
+            _paper_names(fate.paper),
         ]
         for fate in fates
     ]
     columns = [*(f"round {k}" for k in range(1, most + 1)), "our class", "the paper's definitions that hold"]
+    return HtmlTable(columns, rows, caption=caption)
+
+
+def cases_table(cases: Sequence[ErrorCase], traces: Sequence[Trace], *, caption: str = "") -> HtmlTable:
+    """Every wrong answer with its class in both taxonomies.
+
+    Parameters
+    ----------
+    cases : wrong answers
+    traces : of the same system, those of the cases among them
+    """
+    by_id = {trace.question.id: trace for trace in traces}
+    rows = []
+    for case in cases:
+        trace = by_id[case.question_id]
+        paper = "cannot be judged" if case.paper is None else _paper_names(case.paper)
+        answered = trace.label or f"({trace.reason or trace.outcome})"
+        question = shorten(trace.question.question, 110)
+        rows.append(
+            [
+                case.question_id,
+                question,
+                answered,
+                trace.question.answer,
+                len(trace.rounds),
+                _name(case.error_class),
+                paper,
+            ]
+        )
+    columns = ["id", "question", "answered", "gold", "rounds", "our class", "the paper's definitions that hold"]
     return HtmlTable(columns, rows, caption=caption)
 
 
@@ -223,6 +256,10 @@ def _caption(both: BothTaxonomies, caption: str) -> str:
 
 def _name(error_class: ErrorClass) -> str:
     return ERROR_LABELS[error_class].partition(":")[0]
+
+
+def _paper_names(classes: Sequence[PaperClass]) -> str:
+    return " and ".join(PAPER_NAMES[c] for c in classes) or "none"
 
 
 def _intervals(rows: Sequence[Share | ErrorRow], color: str) -> dict[str, object]:

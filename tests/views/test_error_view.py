@@ -8,6 +8,7 @@ from medvrag_core.evaluation.evidence_flow import EvidenceFlow, FlowRow
 from medvrag_core.evaluation.paper_taxonomy import (
     PAPER_CLASSES,
     BothTaxonomies,
+    ErrorCase,
     PaperRow,
     PaperTaxonomy,
     SideRow,
@@ -15,9 +16,11 @@ from medvrag_core.evaluation.paper_taxonomy import (
 )
 from medvrag_core.evaluation.shares import share_of
 from medvrag_core.evaluation.taxonomy import ErrorRow, ErrorTaxonomy
+from medvrag_core.records import Outcome, Question, Trace
 from medvrag_core.views.error_view import (
     both_taxonomies_figure,
     both_taxonomies_table,
+    cases_table,
     fates_table,
     flow_figure,
     flow_table,
@@ -78,6 +81,25 @@ def test_overlap_and_fates() -> None:
     assert html.count("<tr>") == 1 + 4 + 16
     assert ">(ii) filter miss and (iii) misinterpretation and (iv) round drift</td>" in html
     assert ">none</td>" in html
+
+
+def _trace(id: str, label: str | None, outcome: Outcome) -> Trace:
+    question = Question(id=id, question="?", options={"A": "a", "B": "b"}, answer="A")
+    return Trace(
+        system="arm", profile="cpu", fingerprint="f", question=question, rounds=(), outcome=outcome, label=label, seconds=1
+    )  # fmt: skip
+
+
+def test_every_wrong_answer_is_listed_with_both_its_classes() -> None:
+    traces = [_trace("right", "A", "answered"), _trace("<q1>", "B", "answered"), _trace("q2", None, "truncated")]
+    cases = [
+        ErrorCase(question_id="<q1>", error_class="misread", paper=("filter_miss", "misread")),
+        ErrorCase(question_id="q2", error_class="truncated", paper=None),
+    ]
+    html = cases_table(cases, traces).html
+    for part in ("&lt;q1&gt;", ">(ii) filter miss and (iii) misinterpretation<", ">(truncated)<", ">cannot be judged<"):
+        assert part in html
+    assert html.count("<tr>") == 3
 
 
 def test_the_figure_draws_ours_and_the_range_of_the_papers_definitions_on_the_line_of_the_class() -> None:
