@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from medvrag_core.cli import audit, benchmarks, calibration, calls, compare, cost, retrieval, score
+from medvrag_core.cli import audit, benchmarks, best, calibration, calls, compare, cost, retrieval, score
 from medvrag_core.errors import InputError, MedvragError, NotBuiltError
 from medvrag_core.models.secrets import refuse_keys
 from medvrag_core.profiles.load import load_profile
@@ -40,6 +40,7 @@ app.command("score")(score.score)
 app.command("retrieval")(retrieval.retrieval)
 app.command("audit")(audit.audit)
 app.command("compare")(compare.compare)
+app.command("best")(best.best)
 app.command("plan")(compare.plan)
 app.command("cost")(cost.cost)
 app.command("calibration")(calibration.calibration)
