@@ -295,6 +295,12 @@ class Profile(StageSettings):
     filter_model: ModelSettings = ModelSettings()
     reader: ReaderSettings = ReaderSettings()
     reader_model: ModelSettings = ModelSettings()
+    judge_model: ModelSettings = Field(
+        ModelSettings(),
+        # Left out while it is empty: runs made before there was a judge go on under their old fingerprints.
+        exclude_if=lambda model: not model.model,
+        description="labels pages as relevant for `medvrag judge`; no part of any answer",
+    )
     loop: LoopSettings = LoopSettings()
     control: ControlSettings = ControlSettings()
     calls: CallSettings = CallSettings()
@@ -303,7 +309,7 @@ class Profile(StageSettings):
     evaluation: EvaluationSettings = EvaluationSettings()
 
 
-RESULT_BLIND = ("name", "note", "workers", "evaluation", "calls", "serve")
+RESULT_BLIND = ("name", "note", "workers", "evaluation", "calls", "serve", "judge_model")
 """Fields of a profile that cannot change an answer."""
 
 

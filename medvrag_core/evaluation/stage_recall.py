@@ -6,7 +6,7 @@ the same cut-off or depth, and the place of the largest step is the stage to rep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -112,12 +112,11 @@ def stage_recall(
     looked = {t.question.id: t.rounds[:1] if rounds == "first" else t.rounds for t in traces if t.question.id in gold}
     rows, ranks = [], []
     for stage in STAGES:
-        ranked = {question: [_pages(stage, round_) for round_ in of] for question, of in looked.items()}
         for k in depths[stage]:
-            found = {question: list(dict.fromkeys(_first(lists, k))) for question, lists in ranked.items()}
+            found = {question: first_pages(stage, of, k) for question, of in looked.items()}
             rows.append(_row(stage, k, found, gold, labels, settings))
         if rounds == "first":
-            scores = question_scores({q: lists[0] for q, lists in ranked.items() if lists}, gold, ks=())
+            scores = question_scores({q: first_pages(stage, of) for q, of in looked.items()}, gold, ks=())
             ndcg, mrr = (mean_of(scores.values[name], settings) for name in ("nDCG@10", "MRR"))
             ranks.append(StageRank(stage=stage, ndcg_at_10=ndcg, mrr=mrr))
     return StageRecall(
@@ -146,13 +145,10 @@ def with_labels(traces: Sequence[Trace], labels: Gold) -> list[Trace]:
     ]
 
 
-def _pages(stage: Stage, round_: Round) -> list[str]:
-    return list(dict.fromkeys(map(page_of, _PAGES[stage](round_))))
-
-
-def _first(lists: Sequence[Sequence[str]], k: int) -> Iterator[str]:
-    for pages in lists:
-        yield from pages[:k]
+def first_pages(stage: Stage, rounds: Sequence[Round], k: int | None = None) -> list[str]:
+    """The first ``k`` pages (default: all) that a stage let through in every one of the rounds, each page once."""
+    lists = [list(dict.fromkeys(map(page_of, _PAGES[stage](round_))))[:k] for round_ in rounds]
+    return list(dict.fromkeys(page for pages in lists for page in pages))
 
 
 def _row(

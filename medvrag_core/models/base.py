@@ -9,7 +9,7 @@ from typing import Any, Literal
 from medvrag_core.records import ReaderReply, Record
 from medvrag_core.settings import ModelSettings
 
-Purpose = Literal["filter_map", "filter_reduce", "reader", "refine", "summary", "check"]
+Purpose = Literal["filter_map", "filter_reduce", "reader", "refine", "summary", "check", "judge"]
 
 
 class PageImage(Record):

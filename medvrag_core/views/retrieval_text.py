@@ -1,9 +1,14 @@
-"""Retrieval of a system as plain text for the terminal."""
+"""Retrieval of a system, a judge and two raters as plain text for the terminal."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
+from medvrag_core.evaluation.corrected import Correction, RaterComparison
 from medvrag_core.evaluation.exact_overlap import ExactOverlap
 from medvrag_core.evaluation.means import Estimate
+from medvrag_core.evaluation.relevance_judge import JudgeReport
 from medvrag_core.evaluation.stage_report import StageReport
 from medvrag_core.views.retrieval_view import STAGE_LABELS
 from medvrag_core.views.tables import seconds
@@ -27,7 +32,57 @@ def stage_report_text(report: StageReport) -> str:
     ]
     fates = ", ".join(f"{row.fate.replace('_', ' ')} {row.count}" for row in lost.rows)
     lines.append(f"filter: {lost.candidates} of {lost.gold} gold pages came in; {fates}")
+    lines += [
+        f"corrected by people, {STAGE_LABELS[row.stage]}, first {row.k:,}: {_corrected(row.recall)}"
+        for row in report.corrected
+    ]
     return "\n".join(lines + (_overlap_lines(report.exact) if report.exact is not None else []))
+
+
+def judge_text(report: JudgeReport, out: Path, calls: Mapping[str, int]) -> str:
+    """What became of every pair, and what was paid for it."""
+    lines = [
+        f"{out}: {report.pairs} pages of {report.questions} questions judged by {plain(report.model)}, "
+        f"prompt {report.prompt_version}",
+        f"  {report.relevant} relevant, {report.not_relevant} not",
+        f"  replies without a label: {_counts(report.unread)}; failed calls: {_counts(report.failed)}",
+        f"  calls: {calls.get('asked', 0)} asked, {calls.get('stored', 0)} found in the store",
+    ]
+    if report.cut:
+        lines.append(f"  {report.cut} pages were cut to fit")
+    return "\n".join(lines)
+
+
+def raters_text(found: RaterComparison) -> str:
+    """Counts, shares and kappa of two raters."""
+    both = found.agreement
+    drawn = ", weighted by the chance of being drawn" if both.weighted else ""
+    lines = [
+        f"A {plain(both.a)} ({_counts(both.labels_a)})",
+        f"B {plain(both.b)} ({_counts(both.labels_b)})",
+        f"{both.pages} pages of {both.questions} questions labeled by both; {both.unclear} more unsure or unread, "
+        f"{both.labeled_once} labeled by one alone",
+        f"  both relevant {both.both_relevant}, only A {both.only_a}, only B {both.only_b}, neither {both.neither}",
+        f"  they agree on {_estimate(both.raw)}{drawn}",
+        f"  relevant to A {_estimate(both.prevalence_a)}, to B {_estimate(both.prevalence_b)}",
+        f"  Cohen's kappa {both.undefined or _estimate(both.kappa)}",
+    ]
+    if both.undefined_draws and not both.undefined:
+        lines.append(f"  kappa is undefined in {both.undefined_draws:,} resamples, which its interval leaves out")
+    lines.append(f"  {both.confidence:.0%} bootstrap intervals over questions")
+    if found.correction is not None:
+        lines.append(f"relevant to A, corrected by B: {_corrected(found.correction)}")
+    return "\n".join(lines)
+
+
+def _corrected(found: Correction) -> str:
+    errors = f"sensitivity {_estimate(found.sensitivity)}, specificity {_estimate(found.specificity)}"
+    value = found.undefined or _estimate(found.corrected)
+    return f"{value} (as judged {_estimate(found.apparent)}; {errors})"
+
+
+def _counts(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{plain(name)} {count}" for name, count in found.items()) or "none"
 
 
 def _overlap_lines(found: ExactOverlap) -> list[str]:
@@ -42,5 +97,5 @@ def _overlap_lines(found: ExactOverlap) -> list[str]:
     return [*lines, f"  exact {seconds(found.exact_seconds)} a query, index {spent}"]
 
 
-def _estimate(found: Estimate) -> str:
-    return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+def _estimate(found: Estimate | None) -> str:
+    return "unknown" if found is None else f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.filter_loss import filter_loss
+from medvrag_core.evaluation.relevance_labels import RelevanceLabel
 from medvrag_core.evaluation.retrieval import retrieval_report
 from medvrag_core.evaluation.stage_recall import StageRecall, depths_of, stage_recall, with_labels
 from medvrag_core.evaluation.stage_report import stage_report
@@ -99,7 +100,12 @@ def test_labels_take_the_place_of_gold_pages_and_unlabeled_pages_are_told(make_t
     ]
     relabeled = with_labels(traces, labels)
     assert [t.question.gold_pages for t in relabeled] == [("a#p2",), ()]
-    report = stage_report(traces, Profile(name="p"), labels=labels, cuts=(1,))
+    given = [
+        RelevanceLabel(question_id=q, page_id=p, rater="r", label="relevant" if level else "not_relevant")
+        for q, pages in labels.items()
+        for p, level in pages.items()
+    ]
+    report = stage_report(traces, Profile(name="p"), labels=given, cuts=(1,))
     assert (report.recall.gold, report.recall.questions, report.recall.without_gold) == ("labels", 1, 1)
     shares = {(row.stage, row.k): row.judged for row in report.recall.rows}
     assert shares["candidates", 2_000] == 0.5

@@ -5,6 +5,7 @@ import pytest
 from medvrag_core.evaluation.exact_overlap import ExactOverlap, OverlapRow
 from medvrag_core.evaluation.means import Estimate
 from medvrag_core.evaluation.paired_retrieval import PairedRetrieval
+from medvrag_core.evaluation.relevance_labels import RelevanceLabel
 from medvrag_core.evaluation.stage_recall import STAGES, Stage, StageRank, StageRecall, StageRow
 from medvrag_core.evaluation.stage_report import stage_report
 from medvrag_core.records import (
@@ -120,7 +121,7 @@ def test_the_report_reads_well_in_a_terminal() -> None:
         label=None,
         seconds=0.0,
     )
-    labels = {"q": {"a#p1": 1}}
+    labels = [RelevanceLabel(question_id="q", page_id="a#p1", rater="r", label="relevant")]
     told = stage_report_text(stage_report([trace], Profile(name="p"), labels=labels, cuts=(1,)))
     assert "\x1b" not in told
     assert "1 questions with 1 relevant pages" in told
