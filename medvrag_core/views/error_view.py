@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
+from medvrag_core.evaluation.error_labels import HumanCheck
 from medvrag_core.evaluation.evidence_flow import EvidenceFlow, Place
 from medvrag_core.evaluation.paper_taxonomy import (
     PAPER_CLASSES,
@@ -17,7 +18,7 @@ from medvrag_core.evaluation.paper_taxonomy import (
     SideRow,
 )
 from medvrag_core.evaluation.shares import Share
-from medvrag_core.evaluation.taxonomy import ErrorClass, ErrorRow
+from medvrag_core.evaluation.taxonomy import ERROR_CLASSES, ErrorClass, ErrorRow
 from medvrag_core.records import Trace
 from medvrag_core.views.figures import ERROR_LABELS
 from medvrag_core.views.tables import HtmlTable, Number
@@ -129,6 +130,29 @@ def cases_table(cases: Sequence[ErrorCase], traces: Sequence[Trace], *, caption:
         )
     columns = ["id", "question", "answered", "gold", "rounds", "our class", "the paper's definitions that hold"]
     return HtmlTable(columns, rows, caption=caption)
+
+
+def human_check_table(found: HumanCheck | None, *, caption: str = "") -> HtmlTable:
+    """Computed classes as rows, those given by hand as columns; below, both as shares. ``None``: nobody labeled."""
+    if found is None:
+        return HtmlTable(["class"], [["no labels by hand"]], caption=caption)
+    named = {**found.computed, **found.by_hand}
+    names = [name for name in ERROR_CLASSES if name in named]
+    rows: list[list[object]] = [
+        [_name(ours), *(Number(str(found.confusion[ours].get(theirs, 0))) for theirs in names)]
+        for ours in names
+        if ours in found.confusion
+    ]
+    for text, shares in (("share as computed", found.computed), ("share by hand", found.by_hand)):
+        rows.append([text, *(Number(share_text(shares[name]) if name in shares else DASH) for name in names)])
+    kappa = found.kappa
+    told = (
+        f"{found.n} of {found.n + found.not_labeled} wrong answers labeled by {found.rater}",
+        f"agreement {found.agree.count} of {found.agree.n}: {share_text(found.agree)}",
+        f"kappa {kappa.value:.2f} [{kappa.low:.2f}, {kappa.high:.2f}]" if kappa else "kappa undefined: one class alone",
+    )
+    columns = ["computed class", *(f"by hand: {_name(name)}" for name in names)]
+    return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, *told))))
 
 
 def both_taxonomies_figure(both: BothTaxonomies, *, caption: str = "") -> go.Figure:

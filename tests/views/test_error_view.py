@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from medvrag_core.evaluation.error_labels import HumanCheck
 from medvrag_core.evaluation.evidence_flow import EvidenceFlow, FlowRow
+from medvrag_core.evaluation.means import Estimate
 from medvrag_core.evaluation.paper_taxonomy import (
     PAPER_CLASSES,
     BothTaxonomies,
@@ -24,6 +26,7 @@ from medvrag_core.views.error_view import (
     fates_table,
     flow_figure,
     flow_table,
+    human_check_table,
     overlap_table,
 )
 
@@ -85,9 +88,8 @@ def test_overlap_and_fates() -> None:
 
 def _trace(id: str, label: str | None, outcome: Outcome) -> Trace:
     question = Question(id=id, question="?", options={"A": "a", "B": "b"}, answer="A")
-    return Trace(
-        system="arm", profile="cpu", fingerprint="f", question=question, rounds=(), outcome=outcome, label=label, seconds=1
-    )  # fmt: skip
+    known = {"system": "arm", "profile": "cpu", "fingerprint": "f", "rounds": (), "seconds": 1.0}
+    return Trace(question=question, outcome=outcome, label=label, **known)
 
 
 def test_every_wrong_answer_is_listed_with_both_its_classes() -> None:
@@ -100,6 +102,23 @@ def test_every_wrong_answer_is_listed_with_both_its_classes() -> None:
     for part in ("&lt;q1&gt;", ">(ii) filter miss and (iii) misinterpretation<", ">(truncated)<", ">cannot be judged<"):
         assert part in html
     assert html.count("<tr>") == 3
+
+
+def test_classes_given_by_hand_stand_across_the_computed_ones() -> None:
+    found = HumanCheck(
+        rater="<ana>", n=5, not_labeled=7, agree=share_of(3, 5), kappa=Estimate(value=0.41, low=-0.2, high=0.93),
+        confusion={"filter_miss": {"filter_miss": 1, "misread": 2}, "misread": {"misread": 2}},
+        computed={"filter_miss": share_of(3, 5), "misread": share_of(2, 5)},
+        by_hand={"filter_miss": share_of(1, 5), "misread": share_of(4, 5)},
+    )  # fmt: skip
+    html = human_check_table(found).html
+    for part in ("&lt;ana&gt;", "5 of 12 wrong answers", "kappa 0.41 [-0.20, 0.93]", "agreement 3 of 5: 60.0%",
+                 ">80.0% [37.6, 96.4]<", ">60.0% [23.1, 88.2]<"):  # fmt: skip
+        assert part in html
+    assert html.count("<tr>") == 1 + 2 + 2
+    undefined = human_check_table(found.model_copy(update={"kappa": None})).html
+    assert "kappa undefined: one class alone" in undefined
+    assert "no labels by hand" in human_check_table(None).html
 
 
 def test_the_figure_draws_ours_and_the_range_of_the_papers_definitions_on_the_line_of_the_class() -> None:
