@@ -76,13 +76,15 @@ def run(
 
         medvrag run --source pdfs --questions q.jsonl --out runs/mine
     """
+    from medvrag_core.evaluation.outcomes import read_asked_endings
     from medvrag_core.evaluation.questions import read_questions
     from medvrag_core.evaluation.report import run_report
     from medvrag_core.runs.publish import write_text
-    from medvrag_core.systems.answering import answer_all, require_resumable
+    from medvrag_core.systems.answering import answer_and_store, require_resumable
     from medvrag_core.systems.base import add_arms, find_system
     from medvrag_core.systems.prepare import prepare
     from medvrag_core.systems.resources import Resources
+    from medvrag_core.views.report_text import report_text
 
     asked = read_questions(questions)[:limit]
     if arms is not None:
@@ -97,15 +99,14 @@ def run(
         resources = Resources(workspace, resolved)
         with record_stage(out, "reasoning_loop", profile=resolved.name, settings=resolved) as stage:
             try:
-                traces = answer_all(system, resources, asked)
+                answer_and_store(system, resources, asked)
             finally:
                 resources.close()
-            # An arm may ask only some of the questions.
-            report = run_report(traces, expected=len(traces))
+            report = run_report(*read_asked_endings(workspace, system, made_by="the same command again"))
             write_text(out / "report.json", report.model_dump_json(indent=1) + "\n")
             stage.add(out / "report.json")
             stage.measure(**report.model_dump(mode="json"))
-    typer.echo(report.model_dump_json(indent=1) if as_json else _report_text(report.model_dump(), out))
+    typer.echo(report.model_dump_json(indent=1) if as_json else report_text(report, out))
     if not report.complete:
         raise typer.Exit(3)
 
@@ -201,16 +202,14 @@ def report(
     system: Annotated[str, typer.Option(help="Which system.")] = "medvrag",
     as_json: JsonOption = False,
 ) -> None:
-    """Recompute the report of a run from its stored traces."""
+    """Recompute the report of a run from what is stored, all three scorers included."""
+    from medvrag_core.evaluation.outcomes import read_asked_endings
     from medvrag_core.evaluation.report import run_report
-    from medvrag_core.systems.answering import read_asked, read_traces
+    from medvrag_core.views.report_text import report_text
 
-    workspace = Workspace(run_)
-    traces = read_traces(workspace, system, made_by=f"`medvrag run --system {system} ...` first")
-    if asked := read_asked(workspace, system):
-        traces = [trace for trace in traces if trace.question.id in set(asked)]
-    made = run_report(traces, expected=len(asked) or None)
-    typer.echo(made.model_dump_json(indent=1) if as_json else _report_text(made.model_dump(), run_))
+    made_by = f"`medvrag run --system {system} ...` first"
+    made = run_report(*read_asked_endings(Workspace(run_), system, made_by=made_by))
+    typer.echo(made.model_dump_json(indent=1) if as_json else report_text(made, run_))
 
 
 @app.command()
@@ -406,12 +405,3 @@ def _options(pairs: list[str]) -> dict[str, str]:
     if len(options) < 2:
         raise InputError("a question needs at least two options", way_out="give --option LABEL=text for each")
     return options
-
-
-def _report_text(report: dict[str, Any], out: Path) -> str:
-    rows = [f"  {key:28}{_shown(value)}" for key, value in report.items() if key != "schema_version"]
-    return "\n".join([f"{out}", *rows])
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value)

@@ -64,7 +64,7 @@ class RunReport(Record):
     scorers: ScorersReport = Field(description="the same replies under all three scorers; `strict` is the headline")
 
 
-def run_report(answers: Sequence[Answered], *, expected: int | None = None) -> RunReport:
+def run_report(answers: Sequence[Answered], expected: int | None = None) -> RunReport:
     """Report on one system from its traces, or from their endings.
 
     ``expected`` is the number of questions asked; fewer traces make the report incomplete. Raises

@@ -30,9 +30,19 @@ _ENDS: dict[str, Outcome] = {"truncated": "truncated", "refused": "refused"}
 
 
 def answer_all(name: str, resources: Resources, questions: Sequence[Question], *, progress: bool = True) -> list[Trace]:
-    """Answer every question that has no finished trace yet and return all traces in order.
+    """Answer every question and return all traces in order; see :func:`answer_and_store`."""
+    asked = answer_and_store(name, resources, questions, progress=progress)
+    paths = [trace_path(resources.workspace, name, question.id) for question in asked]
+    return [Trace.from_json(path.read_bytes(), source=str(path)) for path in paths]
 
-    An arm may ask only some of the questions, or ask them with other labels: its traces hold them as it asked them.
+
+def answer_and_store(
+    name: str, resources: Resources, questions: Sequence[Question], *, progress: bool = True
+) -> list[Question]:
+    """Answer every question that has no finished trace yet, and return the questions as the system asks them.
+
+    Traces lie in the run; memory holds those under way alone, however many questions there are. An arm may ask only
+    some of the questions, or ask them with other labels: its traces hold them as it asked them.
     A stored trace is used again when its question and everything that shapes its answer are the
     same; questions that ended in an error, or leaned on a fallback that a fault of the server caused, are asked
     anew, and of their calls only those that have no reply yet. ``calls.questions_at_once`` questions are under way
@@ -49,41 +59,40 @@ def answer_all(name: str, resources: Resources, questions: Sequence[Question], *
     workspace, profile = resources.workspace, resources.profile
     require_resumable(name, workspace, profile)
     resources, questions = set_up(name, resources, questions)
-    if resources.prompt_versions and not profile.calls.accept_changed_prompts:
-        stored = _traces_in(workspace, name)
-        refuse_changed_prompts(changed_prompts(resources.calls, resources.prompt_versions, stored))
+    versions = {} if profile.calls.accept_changed_prompts else resources.prompt_versions
+    if versions and changed_prompts(resources.calls, versions):
+        # Rarely is any changed; only then are all traces read, to name the questions.
+        refuse_changed_prompts(changed_prompts(resources.calls, versions, _traces_in(workspace, name)))
     system = find_system(name).compose(resources)
     key = answering_fingerprint(name, resources)
     save_settings(workspace.system(name), answering_settings(resources.profile))
     write_text(asked_path(workspace, name), json.dumps([question.id for question in questions]))
     paths = [trace_path(workspace, name, question.id) for question in questions]
-    found = {place: trace for place, path in enumerate(paths) if (trace := _stored(path)) is not None}
-    if profile.calls.policy == "always":
-        found.clear()
-    traces = {place: t for place, t in found.items() if is_finished(t, questions[place], key)}
-    todo = [place for place in range(len(questions)) if place not in traces]
+    anew = profile.calls.policy == "always"
+    todo = [place for place, path in enumerate(paths) if anew or not _stands(path, questions[place], key)]
 
-    def work(place: int) -> Trace:
-        trace = answer_one(name, system, questions[place], profile=profile.name, key=key)
-        write_text(paths[place], trace.to_json())
-        return trace
+    def work(place: int) -> None:
+        write_text(paths[place], answer_one(name, system, questions[place], profile=profile.name, key=key).to_json())
 
     bar = tqdm(
-        total=len(questions), initial=len(traces), desc=name, unit="question", disable=None if progress else True
+        total=len(questions),
+        initial=len(questions) - len(todo),
+        desc=name,
+        unit="question",
+        disable=None if progress else True,
     )
     with bar:
-        for number, trace in side_by_side(
+        for _ in side_by_side(
             work,
             todo,
             at_once=profile.calls.questions_at_once,
             stop=lambda: resources.limits.stop("stopped"),
             drain_s=profile.calls.drain_s,
         ):
-            traces[todo[number]] = trace
             bar.update()
             if tally := resources.tally():
                 bar.set_postfix(tally, refresh=False)
-    return [traces[place] for place in range(len(questions))]
+    return list(questions)
 
 
 def set_up(name: str, resources: Resources, questions: Sequence[Question]) -> tuple[Resources, list[Question]]:
@@ -242,7 +251,5 @@ def _traces_in(workspace: Workspace, name: str) -> list[Trace]:
     return sorted(traces, key=lambda trace: trace.question.id)
 
 
-def _stored(path: Path) -> Trace | None:
-    if not path.is_file():
-        return None
-    return Trace.from_json(path.read_bytes(), source=str(path))
+def _stands(path: Path, question: Question, key: str) -> bool:
+    return path.is_file() and is_finished(Trace.from_json(path.read_bytes(), source=str(path)), question, key)

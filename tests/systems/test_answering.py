@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,7 +10,8 @@ from medvrag_core.errors import InputError, MismatchError, NotBuiltError
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question, Trace
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.systems.answering import answer_all, read_traces, trace_path
+from medvrag_core.systems import answering
+from medvrag_core.systems.answering import answer_all, answer_and_store, answer_one, read_traces, trace_path
 from medvrag_core.systems.arms import CONTROLLED_SEQUENCE, run_arms
 from medvrag_core.systems.base import System, catalog, find_system
 from medvrag_core.systems.resources import Resources
@@ -101,3 +104,23 @@ def test_every_retriever_finds_the_page_that_says_it(resources: Resources, name:
     hits = find_retriever(name)(resources, "allopurinol started daily dose", 3)
     assert hits[0].page_id == "gout#p1"
     assert [h.rank for h in hits] == list(range(1, len(hits) + 1))
+
+
+def test_no_trace_of_a_run_is_kept_in_memory(
+    resources: Resources, made_questions: list[Question], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full benchmark is larger than the memory, so only questions under way may have a trace there."""
+    many = [q.model_copy(update={"id": f"{q.id}-{i}"}) for i in range(6) for q in made_questions]
+    made: list[weakref.ref[Trace]] = []
+    alive: list[int] = []
+
+    def counting(*arguments: Any, **more: Any) -> Trace:
+        alive.append(sum(ref() is not None for ref in made))
+        trace = answer_one(*arguments, **more)
+        made.append(weakref.ref(trace))
+        return trace
+
+    monkeypatch.setattr(answering, "answer_one", counting)
+    asked = answer_and_store("no_rag", resources, many, progress=False)
+    assert [q.id for q in asked] == [q.id for q in many] and len(made) == 18
+    assert max(alive) <= resources.profile.calls.questions_at_once
