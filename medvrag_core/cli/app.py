@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from medvrag_core.cli import audit, benchmarks, best, calibration, calls, compare, cost, retrieval, score
+from medvrag_core.cli import audit, benchmarks, best, calibration, calls, claims, compare, cost, retrieval, score
 from medvrag_core.errors import InputError, MedvragError, NotBuiltError
 from medvrag_core.models.secrets import refuse_keys
 from medvrag_core.profiles.load import load_profile
@@ -45,6 +45,7 @@ app.command("compare")(compare.compare)
 app.command("best")(best.best)
 app.command("plan")(compare.plan)
 app.command("cost")(cost.cost)
+app.command("claims")(claims.claims)
 app.command("calibration")(calibration.calibration)
 
 SourceOption = Annotated[Path | None, typer.Option(help="Folder of PDFs (searched in depth).")]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from medvrag_core.evaluation.cost import STAGES, CostReport, CostRow
 from medvrag_core.evaluation.extra_right import ExtraCost, ExtraRight
+from medvrag_core.evaluation.rounds import PAPER_ROUNDS, RoundsRow
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number, seconds
 from medvrag_core.views.theme import BLUE, ROW_HEIGHT, VERMILION, titled
@@ -69,14 +70,17 @@ def cost_notes_table(report: CostReport) -> HtmlTable:
     return HtmlTable(["what is counted"], [[note] for note in report.notes])
 
 
-def rounds_cost_table(report: CostReport, *, caption: str = "") -> HtmlTable:
-    """Share and mean cost of the questions by rounds, beside the paper."""
+def rounds_cost_table(report: CostReport, accuracy: Sequence[RoundsRow], *, caption: str = "") -> HtmlTable:
+    """Share, accuracy and mean cost of the questions by rounds, beside the paper; ``accuracy`` of the same traces."""
+    right = {row.rounds: row for row in accuracy}
     rows = [
         [
             Number(str(r.rounds)),
             Number(str(r.n)),
             Number(f"{100 * r.share:.1f}%"),
             Number("–" if r.paper_share is None else f"{100 * r.paper_share:.1f}%"),
+            Number(_accuracy(right.get(r.rounds))),
+            Number(f"{100 * PAPER_ROUNDS[r.rounds][1]:.1f}%" if r.rounds in PAPER_ROUNDS else "–"),
             Number(amount("seconds", r.mean["seconds"])),
             Number(amount("seconds", r.paper_seconds)),
             Number(amount("calls", r.mean["calls"])),
@@ -84,8 +88,8 @@ def rounds_cost_table(report: CostReport, *, caption: str = "") -> HtmlTable:
         ]
         for r in report.rounds
     ]
-    columns = ["rounds", "n", "share", "paper: share", "mean time", "paper: Table 2", "model calls", "prompt tokens"]
-    return HtmlTable(columns, rows, caption=caption)
+    columns = ["rounds", "n", "share", "paper", "right [95% interval]", "paper", "mean time", "paper: Table 2"]
+    return HtmlTable([*columns, "model calls", "prompt tokens"], rows, caption=caption)
 
 
 def expected_table(report: CostReport, *, caption: str = "") -> HtmlTable:
@@ -179,6 +183,10 @@ def stage_times(report: CostReport, *, caption: str = "") -> go.Figure:
     figure.update_xaxes(title="seconds a question, all rounds (log scale)", type="log", dtick=1, exponentformat="power")
     figure.update_yaxes(autorange="reversed", type="category")
     return titled(figure, "Time of a question by stage", caption, height=200 + ROW_HEIGHT * len(timed))
+
+
+def _accuracy(row: RoundsRow | None) -> str:
+    return "–" if row is None else f"{100 * row.accuracy:.1f}% [{100 * row.low:.1f}%, {100 * row.high:.1f}%]"
 
 
 def _p(value: float) -> str:

@@ -5,6 +5,8 @@ import pytest
 from medvrag_core.evaluation.cost import CostReport, cost_report
 from medvrag_core.evaluation.extra_right import ExtraCost
 from medvrag_core.evaluation.prices import PriceTable
+from medvrag_core.evaluation.rounds import rounds_report
+from medvrag_core.records import Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import read_traces
 from medvrag_core.views import cost_view
@@ -14,14 +16,19 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 @pytest.fixture
-def report(paid_run: Workspace) -> CostReport:
+def traces(paid_run: Workspace) -> list[Trace]:
+    return read_traces(paid_run, "medvrag", made_by="the fixture")
+
+
+@pytest.fixture
+def report(traces: list[Trace]) -> CostReport:
     prices = PriceTable.model_validate(
         {"currency": HOSTILE[:12], "date": "2026-01-01", "source": "s", "machine_hour": 3600.0}
     )
-    return cost_report(read_traces(paid_run, "medvrag", made_by="the fixture"), prices=prices)
+    return cost_report(traces, prices=prices)
 
 
-def test_every_row_stands_in_table_and_text(report: CostReport) -> None:
+def test_every_row_stands_in_table_and_text(report: CostReport, traces: list[Trace]) -> None:
     html = cost_view.cost_table(report).html
     assert html.count("<tr>") == len(report.rows) + 1
     assert "<img" not in html and "&lt;img" in html
@@ -32,7 +39,7 @@ def test_every_row_stands_in_table_and_text(report: CostReport) -> None:
         assert row.label in html and row.label in text
     assert all(note in text for note in report.notes)
     assert cost_view.cost_notes_table(report).html.count("<tr>") == len(report.notes) + 1
-    assert cost_view.rounds_cost_table(report).html.count("<tr>") == len(report.rounds) + 1
+    assert cost_view.rounds_cost_table(report, rounds_report(traces)).html.count("<tr>") == len(report.rounds) + 1
     assert "24.3 s" in cost_view.expected_table(report).html
 
 

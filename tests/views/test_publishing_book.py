@@ -11,6 +11,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from medvrag_core.errors import InputError, NotBuiltError
+from medvrag_core.evaluation.claim_checks import check_claims
 from medvrag_core.evaluation.claims import load_claims
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.stage import record_stage
@@ -137,6 +138,19 @@ def test_offline_check_sees_each_way_of_fetching(tmp_path: Path) -> None:
 
 def test_paper_map_holds_every_claim_and_escapes_it() -> None:
     claims = load_claims()
-    page = paper_map(claims)
-    assert page.count("<tr><td>") == len(claims)
-    assert "<img" not in paper_map([claims[0].model_copy(update={"what": HOSTILE, "where": HOSTILE})])
+    page = paper_map(check_claims(claims))
+    assert page.count("<tr><td>") == len(claims.rows)
+    hostile = claims.rows[0].model_copy(update={"what": HOSTILE, "where": HOSTILE, "unit": HOSTILE, "chapter": HOSTILE})
+    assert "<img" not in paper_map(check_claims(claims.model_copy(update={"rows": (hostile,)})))
+
+
+def test_paper_map_shows_what_the_run_measured_and_never_the_stated_status_alone(tmp_path: Path) -> None:
+    row = next(row for row in load_claims().rows if row.id == "corpus-articles")
+    lie = row.model_copy(update={"status": "reproduced"})
+    claims = load_claims().model_copy(update={"rows": (lie,)})
+    assert 'data-status="not in this run"' in paper_map(check_claims(claims, tmp_path / "demo"))
+    with record_stage(tmp_path / "demo", "corpus_build", profile="cpu", settings=load_profile("cpu")) as stage:
+        stage.measure(pages=5_123, articles=4_321)
+    page = paper_map(check_claims(claims, tmp_path / "demo"))
+    assert "<td>~18,000 articles</td>" in page and "<td>4,321 articles</td>" in page
+    assert 'data-status="scaled down"' in page and 'data-status="reproduced"' not in page

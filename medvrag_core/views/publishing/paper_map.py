@@ -3,47 +3,49 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
-from medvrag_core.evaluation.claims import Claim, load_claims
+from medvrag_core.evaluation.claim_checks import ClaimCheck, ClaimsReport
+from medvrag_core.evaluation.claims import STATUSES
+from medvrag_core.views.claims_view import expected_text, measured_text, paper_text
 from medvrag_core.views.markup import escape
 
-_MEANING = {
-    "reproduced": "the same quantity, at the paper's scale",
-    "scaled down": "the same quantity, with the embedded models and a small corpus",
-    "needs A100, not run": "the code is here, the hardware was not",
-    "not run": "needs people or data that were not at hand",
-    "audit": "copied by the paper from elsewhere, or derived from its own numbers; checked on paper",
-}
+_UNKNOWN = "not in this run"
 
 
-def paper_map(claims: Sequence[Claim] | None = None) -> str:
-    """The whole page in MyST Markdown; by default of the claims that ship with the package."""
-    claims = load_claims() if claims is None else claims
-    counts: Counter[str] = Counter(claim.status for claim in claims)
+def paper_map(report: ClaimsReport) -> str:
+    """The whole page in MyST Markdown; statuses are those that were derived, whatever a row states."""
+    counts = Counter(check.status or _UNKNOWN for check in report.checks)
+    meanings = [*STATUSES.items(), (_UNKNOWN, "this run holds no such measurement")]
     legend = "\n".join(
-        f"| {escape(status)} | {meaning} | {counts.get(status, 0)} |" for status, meaning in _MEANING.items()
+        f"| {escape(status)} | {meaning} | {counts[status]} |" for status, meaning in meanings if counts[status]
     )
-    places: dict[str, list[Claim]] = {}
-    for claim in claims:
-        places.setdefault(claim.where, []).append(claim)
-    sections = "\n".join(_place(where, rows) for where, rows in places.items())
+    places: dict[str, list[ClaimCheck]] = {}
+    for check in report.checks:
+        places.setdefault(check.claim.where, []).append(check)
+    sections = "\n".join(_place(where, rows) for where, rows in sorted(places.items(), key=lambda item: item[0]))
+    scale = "; ".join(map(escape, report.below_scale)) or "nothing, it is one of the paper's scale"
     return f"""# Paper map
 
-Each table, figure and quoted number of the paper, the chapter that meets it, the command that makes ours, and how
-far we got. The page is written by the build from `medvrag_core/evaluation/claims.yaml`.
+Each table, figure and number of the paper: what it says, what a run at its scale should give, what run
+`{escape(report.run)}` gave, the chapter that shows it, and the status that follows. The rows lie in
+`book/{escape(report.source)}`; the build derives each status anew from the records of the run and from the audit, as
+`medvrag claims --run RUN` does.
 
 | status | meaning | rows |
 | --- | --- | ---: |
 {legend}
 
+What keeps this run from the paper's scale: {scale}. Its values stand beside the paper's to show that the quantity is
+measured, and are not compared with them.
+
 {sections}
 """
 
 
-def _place(where: str, claims: list[Claim]) -> str:
-    rows = "".join(_row(claim) for claim in claims)
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("what", "paper", "chapter", "status"))
+def _place(where: str, checks: list[ClaimCheck]) -> str:
+    rows = "".join(_row(check) for check in checks)
+    names = ("what", "paper", "expected", "measured", "chapter", "status")
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
     return (
         f"## {escape(where)}\n\n"
         f'<div class="medvrag-scroll"><table class="medvrag-table medvrag-map"><thead><tr>{head}</tr></thead>'
@@ -51,12 +53,15 @@ def _place(where: str, claims: list[Claim]) -> str:
     )
 
 
-def _row(claim: Claim) -> str:
-    status = escape(claim.status)
-    note = f'<div class="medvrag-aside">{escape(claim.note)}</div>' if claim.note else ""
+def _row(check: ClaimCheck) -> str:
+    claim, status = check.claim, escape(check.status or _UNKNOWN)
+    asides = [claim.note, f"also {', '.join(claim.also)}" if claim.also else "", *check.problems]
+    notes = "".join(f'<div class="medvrag-aside">{escape(text)}</div>' for text in asides if text)
+    needs = f'<div class="medvrag-aside">needs {escape(claim.needs)}</div>' if claim.needs else ""
     return (
-        f"<tr><td>{escape(claim.what)}{note}</td><td>{escape(claim.paper)}</td>"
-        f'<td><a href="../chapters/{claim.chapter}.html">{claim.chapter}</a>'
+        f"<tr><td>{escape(claim.what)}{notes}</td><td>{escape(paper_text(claim))}</td>"
+        f"<td>{escape(expected_text(claim))}</td><td>{escape(measured_text(check))}</td>"
+        f'<td><a href="../chapters/{escape(claim.chapter)}.html">{escape(claim.chapter)}</a>'
         f'<div class="medvrag-aside"><code>{escape(claim.command)}</code></div></td>'
-        f'<td><span class="medvrag-status" data-status="{status}">{status}</span></td></tr>'
+        f'<td><span class="medvrag-status" data-status="{status}">{status}</span>{needs}</td></tr>'
     )

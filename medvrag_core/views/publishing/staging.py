@@ -9,6 +9,8 @@ from typing import Any
 import yaml
 
 from medvrag_core.errors import NotBuiltError
+from medvrag_core.evaluation.claim_checks import check_claims
+from medvrag_core.evaluation.claims import load_claims
 from medvrag_core.records import RunRecord
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.views.publishing.chapters import stage_of
@@ -27,6 +29,7 @@ def stage_book(run: Path, book_source: Path, stage: Path) -> None:
     ------
     NotBuiltError : a chapter of the table of contents has no executed notebook that passed
     BookError : the book has no readable table of contents
+    InputError : its claims cannot be read
     """
     shutil.rmtree(stage, ignore_errors=True)
     # Underscored folders other than the assets are products of older layouts or of an editor.
@@ -38,7 +41,8 @@ def stage_book(run: Path, book_source: Path, stage: Path) -> None:
         write_notebook(notebook, target)
     generated = stage / "_generated"
     generated.mkdir()
-    (generated / "paper_map.md").write_text(paper_map(), encoding="utf-8")
+    report = check_claims(load_claims(book_source / "claims.yml"), run)
+    (generated / "paper_map.md").write_text(paper_map(report), encoding="utf-8")
     _vendor_plotly(stage / "_vendor")
 
 
