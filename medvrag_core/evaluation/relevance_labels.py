@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -132,7 +134,7 @@ class LabelFile:
             strangers = sorted({label.rater for label in kept} - {rater})
             if strangers:
                 raise InputError(f"{path}: holds labels of '{strangers[0]}'", way_out="give each rater a file")
-            self._file = path.open("ab")
+            self._file = path.open("ab", buffering=0)
             whole = raw.rfind(b"\n") + 1
             if whole < len(raw):
                 self._file.truncate(whole)
@@ -147,12 +149,23 @@ class LabelFile:
         return self._labels
 
     def append(self, label: RelevanceLabel) -> None:
-        """Add a label; an earlier one of the same pair stays in the file but counts no more."""
+        """Add a label; an earlier one of the same pair stays in the file but counts no more.
+
+        Raises OSError when the disk does not take it; the file is then as it was.
+        """
         if label.rater != self.rater:
             raise InputError(f"{self.path}: is open for '{self.rater}', not for '{label.rater}'")
-        self._file.write((label.to_json() + "\n").encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        line = (label.to_json() + "\n").encode()
+        before = self._file.seek(0, os.SEEK_END)
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+            os.fsync(self._file.fileno())
+        except OSError:
+            # Half a line must not stand before the next whole one.
+            with contextlib.suppress(OSError):
+                self._file.truncate(before)
+            raise
         self._labels[label.pair] = label
 
     def close(self) -> None:

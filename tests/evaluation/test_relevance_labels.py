@@ -100,6 +100,31 @@ def test_labels_outlive_kill_9(tmp_path: Path) -> None:
     LabelFile(path, "ann").close()
 
 
+def test_a_label_that_the_disk_does_not_take_leaves_no_half_line(tmp_path: Path) -> None:
+    path = tmp_path / "l.jsonl"
+    script = (
+        "import resource, sys; from pathlib import Path\n"
+        "from medvrag_core.evaluation.relevance_labels import LabelFile, RelevanceLabel\n"
+        "label = RelevanceLabel(question_id='q', page_id='a#p1', rater='ann', label='partly')\n"
+        "size = len(label.to_json()) + 1\n"
+        "file = LabelFile(Path(sys.argv[1]), 'ann')\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (size + size // 2, resource.RLIM_INFINITY))\n"
+        "file.append(label)\n"
+        "for _ in range(2):\n"
+        "    try:\n"
+        "        file.append(label.model_copy(update={'page_id': 'a#p2'}))\n"
+        "    except OSError:\n"
+        "        assert len(file.labels) == 1\n"
+        "    else:\n"
+        "        raise SystemExit(7)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
+        "file.append(label.model_copy(update={'page_id': 'a#p3'}))\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], env=os.environ, check=True)
+    assert [x.page_id for x in read_labels(path)] == ["a#p1", "a#p3"]
+    assert path.read_bytes().count(b"\n") == 2
+
+
 def test_files_of_several_raters_need_a_name(tmp_path: Path) -> None:
     path = tmp_path / "l.jsonl"
     write_labels(path, [label(), label(grade="unsure", rater="bob")])
