@@ -145,6 +145,15 @@ def write_pdf(path: Path, pages: list[tuple[str, str]]) -> None:
 
 
 @pytest.fixture(scope="session")
+def embedded_systems() -> list[str]:
+    """Every system, but for the text arms whose encoder needs weights that are not here."""
+    from medvrag_core.systems.base import catalog
+
+    texts = {name: entry.settle(load_profile("test")).text for name, entry in catalog().items()}
+    return [name for name, text in texts.items() if text.encoder == "embedded" and text.reranker != "cross_encoder"]
+
+
+@pytest.fixture(scope="session")
 def made_pdfs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of three short PDFs, five pages, written by the test run itself."""
     folder = tmp_path_factory.mktemp("pdfs")

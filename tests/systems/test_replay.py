@@ -22,7 +22,6 @@ from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile
 from medvrag_core.systems.answering import answer_all, read_asked, read_traces, trace_path
 from medvrag_core.systems.archive import export_calls, import_calls
-from medvrag_core.systems.base import catalog
 from medvrag_core.systems.canonical import canonical_trace, export_digest
 from medvrag_core.systems.replay import ReplayReport, replay
 from medvrag_core.systems.resources import Resources
@@ -181,18 +180,18 @@ def test_a_fallback_in_the_filter_replays_too(
 
 
 def test_the_embedded_profile_replays_too_with_every_system(
-    made_run: Workspace, made_questions: list[Question], tmp_path: Path
+    made_run: Workspace, made_questions: list[Question], embedded_systems: list[str], tmp_path: Path
 ) -> None:
     run = Workspace(shutil.copytree(made_run.root, tmp_path / "run"))
     # A reader that is never sure iterates, and two pages of five leave others for a placebo.
     shown = {"reader.margin": 2.0, "loop.pages_shown": 2, "loop.summaries_shown": 2}
     profile = load_profile("test", shown)
     resources = Resources(run, profile)
-    for name in ("medvrag", *catalog()):
+    for name in ("medvrag", *embedded_systems):
         answer_all(name, resources, made_questions, progress=False)
     resources.close()
     before = files(run.root)
-    for name in catalog():
+    for name in embedded_systems:
         traces = read_traces(run, name, made_by="the run first")
         report = replay(run, profile, name, traces, progress=False)
         assert (report.system, report.identical, report.different) == (name, 3, ())
