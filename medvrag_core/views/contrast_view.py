@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from medvrag_core.evaluation.contrasts import Contrast, Effect
-from medvrag_core.views.contrast_text import VERDICTS, p_text, tests_text
+from medvrag_core.evaluation.power import FlipRate
+from medvrag_core.evaluation.scoring import AccuracyReport
+from medvrag_core.views.contrast_text import VARIANTS, VERDICTS, p_text, stems_text, tests_text
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number
 from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, titled
@@ -29,21 +31,24 @@ def contrasts_table(contrasts: Sequence[Contrast], *, sets: bool = True, caption
     for found in contrasts:
         shown = [*_means(found), *(found.sets if sets and len(found.sets) > 1 else ())]
         rows += [[f"{found.b} over {found.a}", *_cells(effect)] for effect in shown]
-    columns = [
-        "comparison",
-        "mean over",
-        "n",
-        "accuracy (%)",
-        "won / lost",
-        "points",
-        f"{_confidence(contrasts)} interval",
-        "p",
-        "adjusted p",
-        "detectable",
-        "equivalence p",
-        "reading",
-    ]
+    columns = ["comparison", *_columns(contrasts)]
     return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, *_notes(contrasts)))))
+
+
+def sensitivity_table(contrasts: Sequence[Contrast], *, caption: str = "") -> HtmlTable:
+    """The means of every contrast under other readings of the same runs; adjusted p within one reading.
+
+    Contrasts without variants have no row (see :mod:`medvrag_core.evaluation.sensitivity`).
+    """
+    rows: list[list[object]] = [
+        [f"{found.b} over {found.a}", VARIANTS.get(variant.name, variant.name), *_cells(effect)]
+        for found in contrasts
+        for variant in found.variants
+        for effect in (variant.estimates if len(found.sets) > 1 else variant.estimates[1:])
+    ]
+    stems = dict.fromkeys(stems_text(found.stems) for found in contrasts if found.stems)
+    columns = ["comparison", "read as", *_columns(contrasts)]
+    return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, *stems))))
 
 
 def contrast_figure(contrasts: Sequence[Contrast], *, caption: str = "") -> go.Figure:
@@ -98,9 +103,100 @@ def contrast_figure(contrasts: Sequence[Contrast], *, caption: str = "") -> go.F
     return titled(figure, "Paired differences", caption, height=height)
 
 
+def accuracy_by_arm(
+    reports: Sequence[AccuracyReport],
+    contrasts: Sequence[Contrast],
+    *,
+    chance: float | None = None,
+    caption: str = "",
+) -> go.Figure:
+    """Accuracy of each arm with its interval; below it, what the first contrast that has the arm as ``b`` says.
+
+    Intervals of two arms say little about their difference, so no two arms stand here without their contrast.
+    ``chance`` draws the guessing level (0 to 1).
+    """
+    import plotly.graph_objects as go
+
+    first = {found.b: found for found in reversed(contrasts)}
+    figure = go.Figure(
+        go.Scatter(
+            x=[100 * r.accuracy for r in reports],
+            y=[escape(r.system) for r in reports],
+            mode="markers+text",
+            marker={"size": 11, "color": BLUE},
+            text=[
+                f"{100 * r.accuracy:.1f}%  ({r.correct} of {r.n}{'' if r.complete else ', incomplete'})"
+                for r in reports
+            ],
+            textposition="top center",
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [100 * (r.high - r.accuracy) for r in reports],
+                "arrayminus": [100 * (r.accuracy - r.low) for r in reports],
+                "color": BLUE,
+            },
+            customdata=[[100 * r.low, 100 * r.high, r.unparsed, r.errors] for r in reports],
+            hovertemplate="%{y}<br>%{x:.1f}% [%{customdata[0]:.1f}, %{customdata[1]:.1f}]"
+            "<br>unparsed %{customdata[2]}, errors %{customdata[3]}<extra></extra>",
+            showlegend=False,
+        )
+    )
+    figure.add_scatter(
+        x=[100 * r.accuracy for r in reports if r.system in first],
+        y=[escape(r.system) for r in reports if r.system in first],
+        mode="text",
+        text=[_against(first[r.system]) for r in reports if r.system in first],
+        textposition="bottom center",
+        textfont={"size": 11},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    if chance is not None:
+        figure.add_vline(
+            x=100 * chance,
+            line={"dash": "dot", "color": GRAY},
+            annotation_text="chance",
+            annotation_position="bottom right",
+        )
+    figure.update_xaxes(title="accuracy (% of questions), with 95% Wilson interval", range=[0, 100])
+    figure.update_yaxes(autorange="reversed", type="category")
+    return titled(figure, "Accuracy by arm", caption, height=180 + (ROW_HEIGHT + 20) * len(reports))
+
+
+def _against(found: Contrast) -> str:
+    """A contrast in one line; of several sets the mean of questions, as the accuracy beside it."""
+    e = found.estimates[1]
+    return (
+        f"over {escape(found.a)}: {e.difference:+.1f} [{e.low:+.1f}, {e.high:+.1f}], won {e.won}, lost {e.lost}, "
+        f"adjusted p {p_text(e.p_adjusted)}"
+    )
+
+
 def _means(found: Contrast) -> Iterator[Effect]:
     """Both means, or one where the other could only repeat it."""
     yield from found.estimates if len(found.sets) > 1 else found.estimates[1:]
+
+
+def flips_table(rates: Sequence[FlipRate], *, caption: str = "") -> HtmlTable:
+    """How often answers change between runs of one arm (A/A); says how to make a second run where there is none."""
+    rows = [
+        [
+            f.system,
+            *map(Number, (str(f.runs), f"{f.n:,}", f"{f.right_or_wrong:.1%}", f"[{f.low:.1%}, {f.high:.1%}]")),
+            Number(f"{f.label:.1%}"),
+        ]
+        for f in rates
+    ]
+    columns = ["arm", "runs", "n", "right in one, wrong in the other", "95% interval", "other option or outcome"]
+    how = "no second run: answer the same questions again into another run folder, and name it as again_run_id"
+    return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, "" if rates else how))))
+
+
+def _columns(contrasts: Sequence[Contrast]) -> list[str]:
+    interval = f"{_confidence(contrasts)} interval"
+    counts = ["mean over", "n", "accuracy (%)", "won / lost", "points", interval]
+    return [*counts, "p", "adjusted p", "detectable", "equivalence p", "verdict"]
 
 
 def _cells(e: Effect) -> list[object]:

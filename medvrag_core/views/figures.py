@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from medvrag_core.evaluation.latency import LatencyRow
 from medvrag_core.evaluation.retrieval import RetrievalReport
 from medvrag_core.evaluation.rounds import PAPER_ROUNDS, RoundsRow
-from medvrag_core.evaluation.scoring import AccuracyReport
 from medvrag_core.evaluation.taxonomy import ErrorTaxonomy
 from medvrag_core.records import Page
 from medvrag_core.views.markup import escape
-from medvrag_core.views.theme import BLUE, GRAY, GREEN, ORANGE, PALETTE, PURPLE, ROW_HEIGHT, VERMILION, titled
+from medvrag_core.views.theme import BLUE, GRAY, GREEN, ORANGE, PALETTE, PURPLE, VERMILION, titled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -36,46 +35,6 @@ ERROR_LABELS = {
     "refused": "Refused by the model",
     "error": "Ended by an error",
 }
-
-
-def accuracy_by_arm(reports: Sequence[AccuracyReport], *, chance: float | None = None, caption: str = "") -> go.Figure:
-    """Accuracy of each arm with its 95% interval and counts; ``chance`` draws the guessing level (0 to 1)."""
-    import plotly.graph_objects as go
-
-    figure = go.Figure(
-        go.Scatter(
-            x=[100 * r.accuracy for r in reports],
-            y=[escape(r.system) for r in reports],
-            mode="markers+text",
-            marker={"size": 11, "color": BLUE},
-            text=[
-                f"{100 * r.accuracy:.1f}%  ({r.correct} of {r.n}{'' if r.complete else ', incomplete'})"
-                for r in reports
-            ],
-            textposition="top center",
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [100 * (r.high - r.accuracy) for r in reports],
-                "arrayminus": [100 * (r.accuracy - r.low) for r in reports],
-                "color": BLUE,
-            },
-            customdata=[[100 * r.low, 100 * r.high, r.unparsed, r.errors] for r in reports],
-            hovertemplate="%{y}<br>%{x:.1f}% [%{customdata[0]:.1f}, %{customdata[1]:.1f}]"
-            "<br>unparsed %{customdata[2]}, errors %{customdata[3]}<extra></extra>",
-            showlegend=False,
-        )
-    )
-    if chance is not None:
-        figure.add_vline(
-            x=100 * chance,
-            line={"dash": "dot", "color": GRAY},
-            annotation_text="chance",
-            annotation_position="bottom right",
-        )
-    figure.update_xaxes(title="accuracy (% of questions), with 95% Wilson interval", range=[0, 100])
-    figure.update_yaxes(autorange="reversed", type="category")
-    return titled(figure, "Accuracy by arm", caption, height=180 + ROW_HEIGHT * len(reports))
 
 
 def rounds_distribution(rows: Sequence[RoundsRow], *, paper: bool = True, caption: str = "") -> go.Figure:

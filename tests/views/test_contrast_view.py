@@ -7,9 +7,18 @@ import json
 import numpy as np
 import pytest
 
-from medvrag_core.evaluation.contrasts import Contrast, Rules, contrast_family
+from medvrag_core.evaluation.contrasts import Contrast, Rules, Variant, contrast_family
 from medvrag_core.evaluation.estimands import Arm
-from medvrag_core.views.contrast_view import contrast_figure, contrasts_table
+from medvrag_core.evaluation.near_duplicates import StemClusters
+from medvrag_core.evaluation.power import FlipRate
+from medvrag_core.evaluation.scoring import AccuracyReport
+from medvrag_core.views.contrast_view import (
+    accuracy_by_arm,
+    contrast_figure,
+    contrasts_table,
+    flips_table,
+    sensitivity_table,
+)
 from medvrag_core.views.markup import escape
 
 QUICK = Rules(resamples=500, permutations=2_000)
@@ -64,6 +73,48 @@ def test_the_figure_draws_the_interval_and_the_margin() -> None:
     assert (band.x0, band.x1) == (-1, 1)
     text = json.dumps(json.loads(figure.to_json()), ensure_ascii=False)
     assert "<i>" not in text and "<x>" not in text and "n = 100" in text
+
+
+def test_arms_are_drawn_with_the_contrast_that_they_invite() -> None:
+    found = made(all=(60, 12, 3, 25))
+    reports = [
+        AccuracyReport(
+            system=name, profile="cpu", n=100, expected=102, missing=2, correct=k, wrong=100 - k, unparsed=0, errors=0,
+            accuracy=k / 100, unparsed_rate=0, error_rate=0, low=0.5, high=0.83, complete=False,
+        )
+        for name, k in (("<i>a</i>", 63), ("b", 72))
+    ]  # fmt: skip
+    figure = accuracy_by_arm(reports, found, chance=0.25, caption="machinery <x>")
+    arms, against = figure.data
+    assert list(arms.x) == [63.0, 72.0] and arms.error_x.array[1] == pytest.approx(11.0)
+    assert "63 of 100, incomplete" in arms.text[0]
+    effect = found[0].estimates[1]
+    assert list(against.y) == ["b"]
+    for part in ("+9.0", f"[{effect.low:+.1f}, {effect.high:+.1f}]", "won 12, lost 3", "adjusted p 0.0352"):
+        assert part in against.text[0]
+    assert "<i>" not in figure.to_json() and "<x>" not in figure.to_json()
+
+
+def test_other_readings_carry_everything_that_a_contrast_needs() -> None:
+    found = made(medqa=(60, 12, 3, 25), mmlu=(20, 2, 6, 12))[0]
+    stems = StemClusters(threshold=0.8, questions=140, clusters=139, repeated=2, largest=2)
+    variant = Variant(name="mirage", n=140, estimates=found.estimates)
+    table = sensitivity_table([found.model_copy(update={"variants": (variant,), "stems": stems})])
+    assert [row[1:3] for row in table.rows] == [("MIRAGE's scorer", "sets"), ("MIRAGE's scorer", "questions")]
+    whole = contrasts_table([found], sets=False)
+    assert [row[2:] for row in table.rows] == [row[1:] for row in whole.rows]
+    assert table.columns[2:] == whole.columns[1:]
+    assert {"n", "won / lost", "points", "95% interval", "p", "adjusted p"} <= set(table.columns)
+    assert "2 of 140 questions" in table.caption
+    assert sensitivity_table([found]).rows == ()
+
+
+def test_noise_is_shown_or_how_to_measure_it() -> None:
+    rate = FlipRate(system="<x>", runs=2, n=200, right_or_wrong=0.055, low=0.03, high=0.09, label=0.1)
+    table = flips_table([rate])
+    assert table.rows == (("<x>", "2", "200", "5.5%", "[3.0%, 9.0%]", "10.0%"),)
+    assert "no second run" not in table.caption and "<x>" not in table.html
+    assert flips_table([]).rows == () and "no second run: answer the same questions again" in flips_table([]).caption
 
 
 def test_no_contrast_is_an_empty_table_and_figure() -> None:

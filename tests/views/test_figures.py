@@ -7,17 +7,12 @@ import pytest
 from medvrag_core.evaluation.latency import LatencyRow
 from medvrag_core.evaluation.retrieval import RetrievalReport
 from medvrag_core.evaluation.rounds import RoundsRow
-from medvrag_core.evaluation.scoring import AccuracyReport
 from medvrag_core.evaluation.taxonomy import ERROR_CLASSES, ErrorRow, ErrorTaxonomy
 from medvrag_core.records import Page
 from medvrag_core.views import figures
 from medvrag_core.views.theme import profile_caption, template
 
 NAME = "<b>arm</b>"
-ARM = AccuracyReport(
-    system=NAME, profile="cpu", n=10, expected=12, missing=2, correct=6, wrong=3, unparsed=1, errors=0,
-    accuracy=0.6, unparsed_rate=0.1, error_rate=0.0, low=0.3, high=0.83, complete=False,
-)  # fmt: skip
 ROWS = [
     LatencyRow(step="ann", label="ANN", n=3, median=0.002, p10=0.001, p25=0.001, p75=0.003, p90=0.004, paper=0.0019),
     LatencyRow(step="read", label=NAME, n=0, paper=12.1),
@@ -35,7 +30,6 @@ PAGE = Page(
 ROUNDS = [RoundsRow(rounds=1, n=8, share=0.8, correct=6, accuracy=0.75, low=0.4, high=0.9)]
 
 FIGURES = {
-    "accuracy_by_arm": lambda c: figures.accuracy_by_arm([ARM], chance=0.25, caption=c),
     "rounds_distribution": lambda c: figures.rounds_distribution(ROUNDS, caption=c),
     "latency_bars": lambda c: figures.latency_bars(ROWS, caption=c),
     "recall_curve": lambda c: figures.recall_curve({NAME: RETRIEVAL}, caption=c),
@@ -66,10 +60,6 @@ def test_figures_are_deterministic(make) -> None:
 
 
 def test_values_are_drawn_as_they_were_measured() -> None:
-    bar = figures.accuracy_by_arm([ARM]).data[0]
-    assert list(bar.x) == [60.0]
-    assert bar.error_x.array[0] == pytest.approx(23.0)
-    assert "6 of 10, incomplete" in bar.text[0]
     ours, paper = figures.latency_bars(ROWS).data
     assert (list(ours.x), list(paper.x)) == ([0.002], [0.0019])  # a step never timed draws nothing
     assert [trace.name for trace in figures.score_scatter([1.0], [1.0], ["g"], gold=["g"]).data] == ["gold page"]
