@@ -59,6 +59,11 @@ def stated_confidences(traces: Sequence[Trace]) -> Confidences:
     )
 
 
+def tells_shares(traces: Sequence[Trace]) -> bool:
+    """Whether the reader of an arm tells shares at all; language models behind a server do not."""
+    return any(round_.reply.option_scores for trace in traces for round_ in trace.rounds)
+
+
 def voted_confidences(runs: Sequence[Sequence[Trace]]) -> Confidences:
     """The share of runs (seeds) that agree on the most frequent answer, which is then the answer.
 

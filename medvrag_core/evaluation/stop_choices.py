@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from medvrag_core.errors import InputError
 from medvrag_core.evaluation.estimands import paired
 from medvrag_core.evaluation.stopping import Policy, mixed, policy_of
 from medvrag_core.records import Question, Round, Trace
@@ -79,11 +78,8 @@ def choices(single: Sequence[Trace], looping: Sequence[Trace], forced: Sequence[
 
     Where the loop asked for more, stopping is what the single-round arm did and going on is what the loop did. Where
     the loop answered in round 1, stopping is what it did, and going on is what the arm ``forced`` into a second round
-    did; without such an arm nothing is known, and the question is left as it is in every policy.
-
-    Raises
-    ------
-    InputError : the arms answered different questions, or the loop asked for another round nowhere
+    did; without such an arm nothing is known, and the question is left as it is in every policy. Raises InputError
+    when the arms answered different questions.
     """
     before, own = policy_of(single), policy_of(looping, OWN)
     paired(before.arm, own.arm)
@@ -93,11 +89,6 @@ def choices(single: Sequence[Trace], looping: Sequence[Trace], forced: Sequence[
         second = policy_of(forced)
         paired(own.arm, second.arm)
         taken = ~asked & (second.rounds > 1)
-    if not (asked | taken).any():
-        raise InputError(
-            f"'{looping[0].system}' took one round on every question, so there is nothing to learn from",
-            way_out="raise loop.max_rounds or reader.margin, or use more questions",
-        )
     by_id, single_by_id = ({t.question.id: t for t in traces} for traces in (looping, single))
     features = [
         [read(t.question, t.rounds[0]) if t.rounds else 0.0 for read in FEATURES.values()]

@@ -62,27 +62,21 @@ def cross_fit(
 ) -> Decisions:
     """Judge every fold by a rule that was learned on the others.
 
+    Where all questions lie in one fold there is nothing to learn from: every gain is expected to be zero, so the rule
+    does not go on.
+
     Parameters
     ----------
     features : shape (n, f)
     recovered, lost : whether going on turned wrong into right, right into wrong; shape (n,)
     seconds : what going on took beyond stopping, shape (n,)
     fold : the fold of every question, shape (n,)
-
-    Raises
-    ------
-    InputError : all questions are in one fold
     """
     folds = np.unique(fold)
-    if len(folds) < 2:
-        raise InputError(
-            f"{len(fold)} questions with a choice lie in one fold, so none can be held out",
-            way_out="use more questions, or another number of folds",
-        )
     chances = np.zeros((2, len(fold)))
     expected = np.zeros(len(fold))
     weights = np.zeros((len(folds), 2, features.shape[1]))
-    for place, number in enumerate(folds):
+    for place, number in enumerate(folds if len(folds) > 1 else ()):
         held, seen = fold == number, fold != number
         mean, spread = features[seen].mean(axis=0), features[seen].std(axis=0)
         # A feature without spread tells nothing; dividing by 1 keeps its weight at zero.
@@ -164,7 +158,7 @@ def stop_rule_report(
 
     Raises
     ------
-    InputError : a price below zero, fewer than two folds, or too few questions to hold any out
+    InputError : a price below zero, or fewer than two folds
     """
     if price < 0 or folds < 2:
         raise InputError(f"price {price:g}, {folds} folds: a price is not negative, and folds are two at least")
@@ -179,8 +173,7 @@ def stop_rule_report(
     pairs = {other.arm.name: (other.arm.name, LEARNED) for other in others}
     hindsight = mixed(HINDSIGHT, stop, go, recovered)
     confidence = 1 - rules.alpha
-    told = made.features[here].std(axis=0) > 1e-12
-    mean = decided.weights.mean(axis=0)
+    mean = decided.weights.mean(axis=0) if here.any() else np.zeros((2, len(FEATURES)))
     return StopRuleReport(
         n=len(here),
         open=int(here.sum()),
@@ -193,7 +186,7 @@ def stop_rule_report(
         weights=tuple(
             FeatureWeight(feature=name, recovers=float(mean[0, place]), loses=float(mean[1, place]))
             for place, name in enumerate(FEATURES)
-            if told[place]
+            if mean[:, place].any()
         ),
         policies=tuple(policy_row(p, confidence=confidence) for p in (*others, learned, hindsight)),
         steps=tuple(policy_steps([*others, learned], pairs, rules, family="stop rules")),
@@ -219,7 +212,7 @@ def _frontier(
         policy = mixed(LEARNED, stop, go, _spread(here, goes))
         points.append(
             FrontierPoint(
-                share=count / len(gain),
+                share=count / max(1, len(gain)),
                 accuracy=float(policy.right.mean()),
                 mean_seconds=float(policy.seconds.mean()),
             )

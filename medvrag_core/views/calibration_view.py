@@ -89,7 +89,7 @@ def risk_coverage_figure(reports: Sequence[SelectiveReport], *, caption: str = "
 
 def calibration_table(reports: Sequence[CalibrationReport], *, caption: str = "") -> HtmlTable:
     """Every measure, a column an arm."""
-    rows = [[name, *map(Number, values)] for name, values in _measures(reports)]
+    rows = [[name, *map(Number, values)] for name, values in _measures(reports)] if reports else []
     return HtmlTable(["measure", *(r.system for r in reports)], rows, caption=caption)
 
 
@@ -141,6 +141,16 @@ def abstention_table(report: SelectiveReport, *, caption: str = "") -> HtmlTable
         "exact p",
     ]
     return HtmlTable(columns, rows, caption=caption)
+
+
+def source_sentence(reports: Sequence[CalibrationReport]) -> str:
+    """Where the confidence is from, or how to get one."""
+    if not reports:
+        return (
+            "The reader of this run tells no share of its options, so one run says nothing about confidence: run the "
+            "arm several times (seeds) and count votes, with medvrag calibration --run RUN --run RUN."
+        )
+    return f"Confidence: {', '.join(dict.fromkeys(SOURCES[r.source] for r in reports))}."
 
 
 def calibration_sentence(report: CalibrationReport, *, alpha: float = 0.05) -> str:

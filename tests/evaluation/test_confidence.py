@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.confidence import stated_confidences, voted_confidences
+from medvrag_core.evaluation.confidence import stated_confidences, tells_shares, voted_confidences
 from medvrag_core.records import Trace
 
 MakeTrace = Callable[..., Trace]
@@ -34,6 +34,8 @@ def test_the_share_of_the_answer_in_the_last_round_counts(make_trace: MakeTrace)
 def test_a_reply_without_shares_is_refused_with_a_way_out(make_trace: MakeTrace) -> None:
     with pytest.raises(InputError, match=r"'q1' \(medvrag\): the reply tells no share.*votes"):
         stated_confidences([make_trace("q1", "A")])
+    assert not tells_shares([make_trace("q1", "A")])
+    assert tells_shares([make_trace("q1", "A"), telling(make_trace("q2", "A"), A=1.0)])
     for bad in ({"B": 1.0}, {"A": 1.5}, {"A": float("nan")}):
         with pytest.raises(InputError, match="'option_scores'"):
             stated_confidences([telling(make_trace("q1", "A"), **bad)])

@@ -174,14 +174,19 @@ def test_features_see_neither_the_gold_answer_nor_a_later_round(make_trace: Make
     assert choices(single, loop).features.shape == (60, len(FEATURES))
 
 
-def test_bad_input_names_the_way_out(make_trace: MakeTrace) -> None:
+def test_nothing_to_learn_from_leaves_the_loop_as_it_stops(make_trace: MakeTrace) -> None:
     single, loop = traces(make_trace)
     at_once = [make_trace(t.question.id) for t in loop]
-    with pytest.raises(InputError, match="nothing to learn from"):
-        choices(single, at_once)
+    for made, opened in ((choices(single, at_once), 0), (choices(single[1:2], loop[1:2]), 1)):
+        report = stop_rule_report(made, rules=QUICK)
+        assert (report.open, report.went_on, report.weights) == (opened, 0, ())
+        rows = {row.name: row for row in report.policies}
+        assert rows[LEARNED].correct == rows[STOP].correct and rows[LEARNED].mean_rounds == 1.0
+
+
+def test_bad_input_is_refused(make_trace: MakeTrace) -> None:
+    single, loop = traces(make_trace)
     with pytest.raises(InputError, match="different questions"):
         choices(single[1:], loop)
-    with pytest.raises(InputError, match="one fold"):
-        stop_rule_report(choices(single[:2], loop[:2]), rules=QUICK)
     with pytest.raises(InputError, match="not negative"):
         stop_rule_report(choices(single, loop), price=-1.0)

@@ -59,6 +59,12 @@ def test_tables_hold_every_number_and_escape_names() -> None:
     assert [row[1] for row in calibration_view.abstention_table(none).rows] == ["none reaches 80%"] * 2
 
 
+def test_without_shares_the_reader_is_told_what_to_do() -> None:
+    assert "medvrag calibration --run RUN --run RUN" in calibration_view.source_sentence([])
+    assert calibration_view.calibration_table([]).rows == ()
+    assert "share of runs that agree" in calibration_view.source_sentence([reports()[0]])
+
+
 def test_sentences_follow_from_the_numbers() -> None:
     good, ranked = reports()
     assert "is not shown to be miscalibrated" in calibration_view.calibration_sentence(good)
