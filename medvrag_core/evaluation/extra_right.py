@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -85,48 +86,48 @@ def extra_right(
         no gold answer
     """
     contrasts = compare_arms(arms, pairs, settings, family=family)
+    sides = [(_costs(costs[a]), _costs(costs[b])) for a, b in pairs.values()]
+    draws = _draws([b - a for a, b in sides], settings)
     found = []
-    for made, (a, b) in zip(contrasts, pairs.values(), strict=True):
+    for made, (a, b), side, drawn in zip(contrasts, pairs.values(), sides, draws, strict=True):
         effect = next(e for e in made.estimates if e.name == "question_weighted")
-        found.append(_extra(effect, (arms[a], costs[a]), (arms[b], costs[b]), settings, (a, b), family))
+        right = _right(arms[b]) - _right(arms[a])
+        shown = _shown(effect, right, settings.confidence)
+        rows = _rows(*side, drawn, right if shown == "more right" else None, settings.confidence)
+        found.append(ExtraRight(a=a, b=b, right=effect, family=family, shown=shown, rows=tuple(rows)))
     return found
 
 
-def _extra(
-    effect: Effect,
-    a: tuple[Sequence[Trace], CostReport],
-    b: tuple[Sequence[Trace], CostReport],
-    settings: EvaluationSettings,
-    names: tuple[str, str],
-    family: str,
-) -> ExtraRight:
-    right = _right(b[0]) - _right(a[0])
-    quantities = [q for q in QUANTITIES if q != "money" or (a[1].prices and b[1].prices)]
-    costs_a, costs_b = _costs(a[1], quantities), _costs(b[1], quantities)
-    differences = costs_b - costs_a
-    draws = resampled_means(differences, samples=settings.bootstrap_samples, seed=settings.seed)
-    shown = _shown(effect, right, settings.confidence)
+def _rows(
+    costs_a: NDArray[np.float64],
+    costs_b: NDArray[np.float64],
+    draws: NDArray[np.float64],
+    right: NDArray[np.float64] | None,
+    confidence: float,
+) -> list[ExtraCost]:
+    """Rows of all quantities that an arm spent; without ``right``, no ratio."""
     rows = []
-    for place, quantity in enumerate(quantities):
-        d = differences[:, place]
-        if not (costs_a[:, place].any() or costs_b[:, place].any()):
+    for place, quantity in enumerate(QUANTITIES):
+        a, b = costs_a[:, place], costs_b[:, place]
+        # Money is not a number where an arm has no prices.
+        if not (a.any() or b.any()) or np.isnan(a + b).any():
             continue
-        low, high = percentile_interval(draws[:, place], settings.confidence)
-        ratio = fieller_interval(d, right, settings.confidence) if shown == "more right" else None
+        low, high = percentile_interval(draws[:, place], confidence)
+        ratio = fieller_interval(b - a, right, confidence) if right is not None else None
         rows.append(
             ExtraCost(
                 quantity=quantity,
-                mean_a=float(costs_a[:, place].mean()),
-                mean_b=float(costs_b[:, place].mean()),
-                difference=float(d.mean()),
+                mean_a=float(a.mean()),
+                mean_b=float(b.mean()),
+                difference=float((b - a).mean()),
                 low=low,
                 high=high,
-                per_extra=float(d.mean() / right.mean()) if ratio else None,
+                per_extra=float((b - a).mean() / right.mean()) if ratio and right is not None else None,
                 per_extra_low=ratio[0] if ratio else None,
                 per_extra_high=ratio[1] if ratio else None,
             )
         )
-    return ExtraRight(a=names[0], b=names[1], right=effect, family=family, shown=shown, rows=tuple(rows))
+    return rows
 
 
 def fieller_interval(
@@ -182,7 +183,23 @@ def _right(traces: Sequence[Trace]) -> NDArray[np.float64]:
     return np.array([score(t) for t in sorted(traces, key=lambda t: t.question.id)], dtype=np.float64)
 
 
-def _costs(report: CostReport, quantities: Sequence[str]) -> NDArray[np.float64]:
-    """Total of every question by quantity, shape (n, quantities), in the order of the ids."""
+def _costs(report: CostReport) -> NDArray[np.float64]:
+    """Total of every question by quantity, shape (n, quantities), in the order of the ids; not a number for None."""
     totals = [q.total for q in sorted(report.questions, key=lambda q: q.id)]
-    return np.array([[getattr(total, name) for name in quantities] for total in totals], dtype=np.float64)
+    return np.array([[getattr(total, name) for name in QUANTITIES] for total in totals], dtype=np.float64)
+
+
+def _draws(differences: Sequence[NDArray[np.float64]], settings: EvaluationSettings) -> list[NDArray[np.float64]]:
+    """Resampled means of every contrast; those of one number of questions share their resamples, drawn once."""
+    drawn: dict[int, NDArray[np.float64]] = {}
+    for n in {len(d) for d in differences}:
+        columns = np.hstack([d for d in differences if len(d) == n])
+        drawn[n] = resampled_means(columns, samples=settings.bootstrap_samples, seed=settings.seed)
+    width = len(QUANTITIES)
+    seen: Counter[int] = Counter()
+    found = []
+    for d in differences:
+        start = width * seen[len(d)]
+        found.append(drawn[len(d)][:, start : start + width])
+        seen[len(d)] += 1
+    return found

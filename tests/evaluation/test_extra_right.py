@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.cost import cost_report
 from medvrag_core.evaluation.extra_right import ExtraRight, extra_right, fieller_interval, resampled_means
+from medvrag_core.evaluation.prices import PriceTable
 from medvrag_core.records import Trace
 from medvrag_core.settings import EvaluationSettings
 
@@ -128,3 +129,38 @@ def test_order_of_traces_does_not_matter_and_other_questions_are_refused(make_tr
     assert extra_right({"a": a[::-1], "b": b}, back, pairs, SETTINGS, family="f") == first
     with pytest.raises(InputError, match="only 'a' answered"):
         extra_right({"a": a, "b": b[1:]}, costs, pairs, SETTINGS, family="f")
+
+
+def test_contrasts_do_not_see_each_other(make_trace: MakeTrace) -> None:
+    """Resamples are drawn once for all contrasts of one size; every contrast is as if it were alone."""
+
+    def arm(name: str, n: int, seconds: float) -> list[Trace]:
+        rng = np.random.default_rng(len(name) + n)
+        return [make_trace(f"q{i}", "A", system=name, seconds=seconds * float(rng.random())) for i in range(n)]
+
+    arms = {
+        "a": arm("a", 30, 1),
+        "b": arm("b", 30, 2),
+        "c": arm("c", 30, 5),
+        "d": arm("d", 20, 1),
+        "e": arm("e", 20, 9),
+    }
+    costs = {name: cost_report(traces) for name, traces in arms.items()}
+    pairs = {"1": ("a", "b"), "2": ("d", "e"), "3": ("b", "c")}
+    together = extra_right(arms, costs, pairs, SETTINGS, family="f")
+    alone = [extra_right(arms, costs, {name: pair}, SETTINGS, family="f")[0] for name, pair in pairs.items()]
+    assert [found.rows for found in together] == [found.rows for found in alone]
+    assert len({found.rows[0].low for found in together}) == 3
+
+
+def test_money_needs_the_prices_of_both_arms(make_trace: MakeTrace) -> None:
+    table = PriceTable.model_validate({"currency": "X", "date": "2026-01-01", "source": "s", "machine_hour": 3600})
+    arms = {
+        name: [make_trace(f"q{i}", system=name, seconds=place) for i in range(9)] for place, name in enumerate("ab")
+    }
+    priced = {name: cost_report(traces, prices=table) for name, traces in arms.items()}
+    (found,) = extra_right(arms, priced, {"": ("a", "b")}, SETTINGS, family="f")
+    assert [(row.quantity, row.difference) for row in found.rows] == [("seconds", 1.0), ("money", 1.0)]
+    mixed = {"a": cost_report(arms["a"]), "b": priced["b"]}
+    (found,) = extra_right(arms, mixed, {"": ("a", "b")}, SETTINGS, family="f")
+    assert [row.quantity for row in found.rows] == ["seconds"]
