@@ -36,7 +36,7 @@ def expected_text(claim: Claim) -> str:
     """What a run at the paper's scale is expected to give, and which outcomes of the audit are stated."""
     parts = []
     if claim.tolerance is not None:
-        within = f"the paper's, within {claim.tolerance:g} {claim.unit}".rstrip()
+        within = f"the paper's, within {_number(claim.tolerance)} {claim.unit}".rstrip()
         parts.append(within if claim.tolerance else "the paper's, exactly")
     parts += [f"audit {name}: {verdict}" for name, verdict in claim.audit.items()]
     return "; ".join(parts) or "–"
@@ -44,7 +44,7 @@ def expected_text(claim: Claim) -> str:
 
 def measured_text(check: ClaimCheck) -> str:
     """What the run has; a dash where it has nothing. Names stand wherever the paper has several numbers."""
-    return _numbers(check.values, check.claim.unit, "", named=len(check.claim.paper) > 1) or "–"
+    return _numbers(check.values, check.claim.unit, "", named=len(check.claim.paper) > 1, digits=3) or "–"
 
 
 def claims_text(report: ClaimsReport) -> str:
@@ -63,9 +63,10 @@ def claims_text(report: ClaimsReport) -> str:
     return "\n".join(plain(line) for line in lines)
 
 
-def _numbers(values: Mapping[str, float], unit: str, mark: str, *, named: bool) -> str:
-    shown = [
-        f"{f'{name} ' if named else ''}{mark}{f'{value:,.4g}' if abs(value) < 1000 else f'{value:,.0f}'}"
-        for name, value in values.items()
-    ]
+def _numbers(values: Mapping[str, float], unit: str, mark: str, *, named: bool, digits: int = 4) -> str:
+    shown = [f"{f'{name} ' if named else ''}{mark}{_number(value, digits)}" for name, value in values.items()]
     return f"{', '.join(shown)} {unit}".rstrip() if shown else ""
+
+
+def _number(value: float, digits: int = 4) -> str:
+    return f"{value:.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"

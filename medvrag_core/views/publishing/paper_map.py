@@ -22,7 +22,7 @@ def paper_map(report: ClaimsReport) -> str:
     places: dict[str, list[ClaimCheck]] = {}
     for check in report.checks:
         places.setdefault(check.claim.where, []).append(check)
-    sections = "\n".join(_place(where, rows) for where, rows in sorted(places.items(), key=lambda item: item[0]))
+    sections = "\n".join(_place(where, rows) for where, rows in sorted(places.items()))
     scale = "; ".join(map(escape, report.below_scale)) or "nothing, it is one of the paper's scale"
     return f"""# Paper map
 
