@@ -66,6 +66,18 @@ def test_outcomes_of_a_fold_never_change_its_own_decisions() -> None:
         assert (before.recovers[~held] != after.recovers[~held]).any(), "other folds did see them"
 
 
+def test_held_out_features_never_change_each_others_decisions() -> None:
+    features, recovered, lost = outcomes(60, 4, signal=0.8)
+    fold = folds_of(map(str, range(60)), 5)
+    before = cross_fit(features, recovered, lost, np.ones(60), fold)
+    for number in range(5):
+        held = np.flatnonzero(fold == number)
+        changed = features.copy()
+        changed[held[0]] += 10.0
+        after = cross_fit(changed, recovered, lost, np.ones(60), fold)
+        assert (before.gain[held[1:]] == after.gain[held[1:]]).all() and before.gain[held[0]] != after.gain[held[0]]
+
+
 def test_noise_gives_no_gain_on_average_and_a_signal_does() -> None:
     noise = np.array([judged(100, seed, signal=0.0)[1] for seed in range(40)])
     signal = np.array([judged(100, seed, signal=1.0)[1] for seed in range(12)])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.contrasts import Rules
@@ -86,6 +87,15 @@ def test_a_policy_that_is_not_slower_has_no_rate(make_trace: MakeTrace) -> None:
     )
     (step,) = policy_steps([slow, fast], {"s": ("medvrag", "single")}, QUICK, family="f")
     assert step.extra_seconds < 0 and step.right_per_second is None and step.rate_low is None
+
+
+def test_the_rate_is_that_of_means_drawn_together(make_trace: MakeTrace) -> None:
+    """Every question takes 2 s more and 40 of 100 are recovered: the rate is a binomial share over 2 s."""
+    a, b = (policy_of(traces) for traces in arms(make_trace, [(False, i < 40, 2) for i in range(100)]))
+    (step,) = policy_steps([a, b], {"s": ("single", "medvrag")}, Rules(resamples=4_000, permutations=200), family="f")
+    assert step.right_per_second == pytest.approx(0.2) and step.seconds_low == step.seconds_high == pytest.approx(2)
+    low, high = (binom(100, 0.4).ppf(q) / 100 / 2 for q in (0.025, 0.975))
+    assert (step.rate_low, step.rate_high) == (pytest.approx(low, abs=0.011), pytest.approx(high, abs=0.011))
 
 
 def test_policies_of_different_questions_are_refused(make_trace: MakeTrace) -> None:
