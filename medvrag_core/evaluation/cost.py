@@ -344,8 +344,8 @@ def _notes(report: CostReport) -> list[str]:
             f"{at_once} questions were under way at one time: their seconds overlap, so sums exceed the time of the "
             "run and steps that wait for one server look longer than alone"
         )
-    if report.prices is not None and report.prices.machine_hour:
-        notes.append("the machine is charged for each question's own seconds, also where questions overlap")
+    if report.prices is not None and report.prices.gpu_hour:
+        notes.append("GPUs are charged for each question's own seconds, also where questions overlap")
     if report.errors:
         notes.append(f"{report.errors} questions ended in an error: tokens of their last round are not in the traces")
     if report.failed_calls:

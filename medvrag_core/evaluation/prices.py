@@ -32,8 +32,8 @@ class ModelPrices(Record):
 class PriceTable(Record):
     """Prices in one currency, with the day and the place they were read.
 
-    Tokens and images are charged by role, since filter and reader are different models. ``machine_hour`` is a rented
-    machine with all its GPUs; it charges every second of a question, waiting for a model included.
+    Tokens and images are charged by role, since filter and reader are different models. ``gpu_hour`` is the price of
+    one of ``gpus`` rented GPUs; they charge every second of a question, waiting for a model included.
     """
 
     currency: str = Field(min_length=1, max_length=12)
@@ -41,11 +41,12 @@ class PriceTable(Record):
     source: str = Field(min_length=1, description="where the prices were read")
     filter: ModelPrices = ModelPrices()
     reader: ModelPrices = ModelPrices()
-    machine_hour: float = Field(0.0, ge=0, allow_inf_nan=False)
+    gpu_hour: float = Field(0.0, ge=0, allow_inf_nan=False)
+    gpus: int = Field(1, ge=1)
 
     @model_validator(mode="after")
     def _charges_something(self) -> Self:
-        if not any((self.machine_hour, *self.filter.model_dump().values(), *self.reader.model_dump().values())):
+        if not any((self.gpu_hour, *self.filter.model_dump().values(), *self.reader.model_dump().values())):
             raise ValueError("no price is given")
         return self
 
@@ -64,8 +65,8 @@ class PriceTable(Record):
         )
 
     def of_seconds(self, seconds: float) -> float:
-        """Money for the machine."""
-        return seconds * self.machine_hour / 3600
+        """Money for the GPUs."""
+        return seconds * self.gpus * self.gpu_hour / 3600
 
 
 def read_prices(path: Path) -> PriceTable:

@@ -41,7 +41,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_the_price_of_an_extra_right_answer(medvrag: Run, run: Path, tmp_path: Path) -> None:
-    (tmp_path / "p.yaml").write_text("currency: EUR\ndate: 2026-11-30\nsource: s\nmachine_hour: 36\n")
+    (tmp_path / "p.yaml").write_text("currency: EUR\ndate: 2026-11-30\nsource: s\ngpu_hour: 36\n")
     arguments = ("cost", run, "--system", "loop", "--against", "text", "--prices", tmp_path / "p.yaml")
     found = json.loads(medvrag(*arguments, "--json").out)
     assert found["cost"]["system"] == "loop" and found["against"]["system"] == "text"
@@ -67,7 +67,7 @@ def test_only_what_was_asked_last_counts(medvrag: Run, run: Path) -> None:
 
 def test_the_template_comes_without_a_run(medvrag: Run) -> None:
     done = medvrag("cost", "--price-template")
-    assert done.code == 0 and "machine_hour:" in done.out
+    assert done.code == 0 and "gpu_hour:" in done.out
 
 
 def test_faults_are_one_sentence(medvrag: Run, run: Path, tmp_path: Path) -> None:

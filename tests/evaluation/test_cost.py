@@ -38,7 +38,8 @@ PRICES = PriceTable(
     source="made up for a test",
     filter={"prompt_per_million": 2.0, "completion_per_million": 8.0},  # type: ignore[arg-type]
     reader={"prompt_per_million": 5.0, "completion_per_million": 15.0, "per_image": 0.25},  # type: ignore[arg-type]
-    machine_hour=36.0,
+    gpu_hour=9.0,
+    gpus=4,
 )
 tokens = st.integers(0, 40_000)
 steps = st.sampled_from(["encode_query", "ann", "coarse", "exact", "bm25", "filter", "read", "refine"])
@@ -158,7 +159,7 @@ def test_money_is_linear_in_the_prices(traces: list[Trace]) -> None:
     ]:
         if price := getattr(getattr(PRICES, role), field):
             singles.append({role: {field: price}})
-    singles.append({"machine_hour": 36.0})
+    singles.append({"gpu_hour": 9.0, "gpus": 4})
     head = {"currency": "X", "date": "2026-01-01", "source": "s"}
     parts = [
         [q.total.money or 0.0 for q in cost_report(traces, prices=PriceTable.model_validate(head | one)).questions]
@@ -248,7 +249,7 @@ def test_questions_one_by_one_need_no_caveat(make_trace: Callable[..., Trace]) -
 
 # --- prices -----------------------------------------------------------------------------
 
-GOOD = "currency: EUR\ndate: 2026-11-30\nsource: an invoice\nmachine_hour: 1.5\n"
+GOOD = "currency: EUR\ndate: 2026-11-30\nsource: an invoice\ngpu_hour: 1.5\n"
 
 
 def test_a_price_table_is_read(tmp_path: Path) -> None:
@@ -264,8 +265,8 @@ def test_a_price_table_is_read(tmp_path: Path) -> None:
         (GOOD + "total: 3\n", "unknown field 'total'"),
         (GOOD.replace("date: 2026-11-30\n", ""), "field 'date' is missing"),
         (GOOD.replace("an invoice", "''"), "field 'source'"),
-        (GOOD.replace("1.5", "-1"), "field 'machine_hour'"),
-        (GOOD.replace("1.5", ".inf"), "field 'machine_hour'"),
+        (GOOD.replace("1.5", "-1"), "field 'gpu_hour'"),
+        (GOOD.replace("1.5", ".inf"), "field 'gpu_hour'"),
         (GOOD.replace("1.5", "0"), "no price is given"),
         ("- 1\n", "whole record"),
         ("{", "not valid YAML"),
@@ -286,9 +287,9 @@ def test_the_template_holds_no_price_and_is_no_table_until_filled_in(tmp_path: P
     with pytest.raises(InputError, match="field 'currency'"):
         read_prices(path)
     filled = price_template().replace("currency:", "currency: X").replace("date:", "date: 2026-01-01")
-    filled = filled.replace("source:", "source: s").replace("machine_hour:", "machine_hour: 2")
+    filled = filled.replace("source:", "source: s").replace("gpu_hour:", "gpu_hour: 2").replace("gpus:", "gpus: 3")
     filled = filled.replace("prompt_per_million:", "prompt_per_million: 1").replace(
         "completion_per_million:", "completion_per_million: 1"
     )
     path.write_text(filled.replace("per_image:", "per_image: 0"))
-    assert read_prices(path).machine_hour == 2
+    assert read_prices(path).of_seconds(3600) == 6

@@ -154,7 +154,7 @@ def test_contrasts_do_not_see_each_other(make_trace: MakeTrace) -> None:
 
 
 def test_money_needs_the_prices_of_both_arms(make_trace: MakeTrace) -> None:
-    table = PriceTable.model_validate({"currency": "X", "date": "2026-01-01", "source": "s", "machine_hour": 3600})
+    table = PriceTable.model_validate({"currency": "X", "date": "2026-01-01", "source": "s", "gpu_hour": 3600})
     arms = {
         name: [make_trace(f"q{i}", system=name, seconds=place) for i in range(9)] for place, name in enumerate("ab")
     }

@@ -23,7 +23,7 @@ def traces(paid_run: Workspace) -> list[Trace]:
 @pytest.fixture
 def report(traces: list[Trace]) -> CostReport:
     prices = PriceTable.model_validate(
-        {"currency": HOSTILE[:12], "date": "2026-01-01", "source": "s", "machine_hour": 3600.0}
+        {"currency": HOSTILE[:12], "date": "2026-01-01", "source": "s", "gpu_hour": 3600.0}
     )
     return cost_report(traces, prices=prices)
 
