@@ -47,7 +47,7 @@ def fetch_(
 
     Files that are there already are left alone, so the same command goes on where it stopped. Example:
 
-        medvrag benchmarks fetch mirage --to data/benchmarks
+        medvrag benchmarks fetch mirage --to data/downloads
     """
     from medvrag_core.evaluation.benchmarks.fetch import fetch
     from medvrag_core.evaluation.benchmarks.registry import find_benchmark, load_registry
@@ -74,7 +74,7 @@ def convert(
     Sets: medqa, medmcqa, pubmedqa, mmlu (the paper's main table), bioasq, and pubmedqa_abstract, which is PubMedQA
     with the abstract to read: another task. Example:
 
-        medvrag benchmarks convert --data data/benchmarks/mirage/benchmark.json --out questions.jsonl
+        medvrag benchmarks convert --data data/downloads/mirage/benchmark.json --out questions.jsonl
     """
     from medvrag_core.evaluation.benchmarks.load import MAIN_SETS, load_sets
     from medvrag_core.evaluation.questions import write_questions

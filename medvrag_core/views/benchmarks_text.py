@@ -38,7 +38,7 @@ def faults_text(found: QuestionFaults, *, every: bool = False) -> str:
         if facts.with_context:
             lines.append(f"    {facts.with_context:,} bring a context, which is read and never searched with")
     count = Counter(fault.kind for fault in found.faults)
-    lines.append("" if count else "\nno fault found")
+    lines += [""] if count else ["", "no fault found"]
     for kind, meaning in MEANING.items():
         if not count[kind]:
             continue
@@ -52,7 +52,7 @@ def faults_text(found: QuestionFaults, *, every: bool = False) -> str:
             lines.append(f"    {', '.join(fault.ids)}: {_short(fault.detail)}")
         if not every and len(faults) > _SHOWN:
             lines.append(f"    and {len(faults) - _SHOWN} more (--all)")
-    return "\n".join(line if not line.strip() else plain(line) for line in lines)
+    return "\n".join(map(plain, lines))
 
 
 def _short(text: str) -> str:

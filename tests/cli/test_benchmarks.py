@@ -65,7 +65,7 @@ def test_fetch_from_a_folder_under_a_registry_of_ones_own(medvrag: Run, tmp_path
                     "name": "mine",
                     "title": "t",
                     "sets": {},
-                    "licence": "CC0 \u001b[2J",
+                    "licence": "CC0 \u0007",
                     "origin": "https://x.invalid/",
                     "files": [
                         {"file": "mine/b.json", "path": "b.json", "bytes": len(content)}
@@ -80,7 +80,7 @@ def test_fetch_from_a_folder_under_a_registry_of_ones_own(medvrag: Run, tmp_path
     command = ("benchmarks", "fetch", "mine", "--to", tmp_path / "to", "--registry", registry, "--from", tmp_path)
     done = medvrag(*command)
     assert done.code == 0 and f"copied, {len(content)} bytes" in done.out and "licence as found: CC0" in done.out
-    assert "\x1b" not in done.out
+    assert "\x07" not in done.out + medvrag("benchmarks", "list", "--registry", registry).out
     assert (tmp_path / "to" / "mine" / "b.json").read_bytes() == content
     assert "there already" in medvrag(*command).out
     (tmp_path / "to" / "mine" / "b.json").write_text("mine")
@@ -125,13 +125,13 @@ def test_check_finds_what_a_run_would_refuse_and_writes_the_rest(medvrag: Run, t
     rows = [
         {"id": "good", "question": "Which?", **CHOICE},
         {"id": "bare", "question": "Which one?", "options": CHOICE["options"]},
-        {"id": "off", "question": "Which \u001b[2J two?", **CHOICE, "answer": "E"},
+        {"id": "off", "question": "Which two?", **CHOICE, "answer": "E\u0007"},
         {"id": "blank", "question": " ", **CHOICE},
     ]
     path, keep = tmp_path / "q.jsonl", tmp_path / "kept.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = medvrag("benchmarks", "check", path, "--keep", keep)
-    assert done.code == 0 and "\x1b" not in done.out
+    assert done.code == 0 and "\x07" not in done.out
     for kind in ("no_gold: 1 (", "gold_no_option: 1 [gold suspect] (", "blank_question: 1 ("):
         assert kind in done.out
     assert "(no set named): 4 questions" in done.out and "1 of 4 questions" in done.out

@@ -23,6 +23,9 @@ from medvrag_core.records import Question
 MAIN_SETS = tuple(MIRAGE_SIZES)
 """The sets of the paper's main table, 7,045 questions; BioASQ stands beside it."""
 
+BENCHMARK_SETS = (*MAIN_SETS, "bioasq")
+"""The sets of MIRAGE, 7,663 questions."""
+
 SIZES = {**MIRAGE_SIZES, "bioasq": 618, "pubmedqa_abstract": 500}
 """Questions of every set that can be loaded. ``pubmedqa`` is the question alone (MIRAGE), ``pubmedqa_abstract`` is
 the same 500 questions with the abstract as context: another task, and never averaged under one name."""
@@ -50,6 +53,8 @@ def load_sets(names: Sequence[str], data: Path, *, any_size: bool = False) -> li
     owner: dict[str, str] = {}
     for name in names:
         found = read_raw(name, data) if mirage is None else _of_mirage(mirage, name, data)
+        if not found:
+            raise InputError(f"{data}: holds no question of '{name}'")
         if not any_size:
             require_size(name, found)
         for question in found:
@@ -72,7 +77,7 @@ def read_mirage(path: Path) -> dict[str, list[Question]]:
     """
     sets = {}
     for name, items in read_object(path).items():
-        if name not in SIZES:
+        if name not in BENCHMARK_SETS:
             raise InputError(f"{path}: '{name}' is no set of MIRAGE", way_out="give MIRAGE's benchmark.json")
         made = []
         for identifier, item in as_object(items, f"{path}, {name}").items():

@@ -8,11 +8,27 @@ from pathlib import Path
 
 import pytest
 
+from medvrag_core.evaluation.benchmarks.faults import QuestionFaults, check_questions
+from medvrag_core.evaluation.benchmarks.load import BENCHMARK_SETS, load_sets
+from medvrag_core.records import Question
+
 
 @pytest.fixture(scope="session")
 def real(shared_data: Path) -> Path:
     """The data folder of `medvrag benchmarks fetch`, with packed files."""
     return shared_data / "benchmarks"
+
+
+@pytest.fixture(scope="session")
+def asked(real: Path) -> list[Question]:
+    """All 7,663 questions of MIRAGE."""
+    return load_sets(BENCHMARK_SETS, real)
+
+
+@pytest.fixture(scope="session")
+def found(asked: list[Question]) -> QuestionFaults:
+    """What is wrong with them."""
+    return check_questions(asked)
 
 
 @pytest.fixture

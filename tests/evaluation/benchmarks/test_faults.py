@@ -20,7 +20,7 @@ from medvrag_core.evaluation.benchmarks.faults import (
     suspect_gold,
     without_faults,
 )
-from medvrag_core.evaluation.benchmarks.load import MAIN_SETS, load_sets
+from medvrag_core.evaluation.benchmarks.load import load_sets
 from medvrag_core.records import Question
 
 OPTIONS = {"A": "5 mg", "B": "10 mg", "C": "15 mg", "D": "20 mg"}
@@ -164,14 +164,7 @@ def test_any_questions_are_counted_whole_and_what_is_kept_is_sound(asked: list[Q
     assert set(suspect_gold(asked)).isdisjoint(q.id for q in kept)
 
 
-@pytest.fixture(scope="module")
-def of_mirage(real: Path) -> tuple[list[Question], QuestionFaults]:
-    asked = load_sets([*MAIN_SETS, "bioasq"], real)
-    return asked, check_questions(asked)
-
-
-def test_the_faults_of_mirage(of_mirage: tuple[list[Question], QuestionFaults]) -> None:
-    asked, found = of_mirage
+def test_the_faults_of_mirage(asked: list[Question], found: QuestionFaults) -> None:
     assert Counter((fault.kind, *fault.datasets) for fault in found.faults) == {
         ("repeated_option", "medmcqa"): 17,
         ("repeated_gold_option", "medmcqa"): 4,

@@ -13,6 +13,7 @@ import pytest
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation import questions as question_files
 from medvrag_core.evaluation.benchmarks.load import (
+    BENCHMARK_SETS,
     MAIN_SETS,
     SIZES,
     load_sets,
@@ -33,7 +34,7 @@ def mirage(real: Path) -> dict[str, list[Question]]:
     return read_mirage(real / "mirage" / "benchmark.json.gz")
 
 
-@pytest.mark.parametrize("name", ["medqa", "medmcqa", "pubmedqa", "mmlu", "bioasq"])
+@pytest.mark.parametrize("name", BENCHMARK_SETS)
 def test_raw_files_give_exactly_the_questions_of_mirage(
     name: str, real: Path, mirage: dict[str, list[Question]]
 ) -> None:
@@ -41,6 +42,15 @@ def test_raw_files_give_exactly_the_questions_of_mirage(
     assert raw == mirage[name], "ids, order, texts, options and answers"
     assert len(raw) == SIZES[name]
     assert {(question.dataset, question.context) for question in raw} == {(name, "")}
+
+
+def test_a_copy_of_medmcqa_that_counts_from_0_gives_the_same_gold(
+    real: Path, mirage: dict[str, list[Question]], lines: Write
+) -> None:
+    packed = (real / "medmcqa" / "dev.json.gz").read_bytes()
+    rows = [json.loads(row) for row in gzip.decompress(packed).splitlines()]
+    path = lines("medmcqa/dev.json", *[row | {"cop": row["cop"] - 1} for row in rows])
+    assert read_raw("medmcqa", path.parents[1]) == mirage["medmcqa"]
 
 
 def test_ids_and_texts_are_those_of_the_file_itself(real: Path, mirage: dict[str, list[Question]]) -> None:
@@ -54,7 +64,7 @@ def test_ids_and_texts_are_those_of_the_file_itself(real: Path, mirage: dict[str
 def test_the_main_table_is_7045_questions_and_comes_back_from_a_question_file(real: Path, tmp_path: Path) -> None:
     loaded = load_sets(MAIN_SETS, real)
     assert len(loaded) == 7_045 == sum(SIZES[name] for name in MAIN_SETS)
-    assert len(load_sets([*MAIN_SETS, "bioasq"], real / "mirage" / "benchmark.json.gz")) == 7_663
+    assert len(load_sets(BENCHMARK_SETS, real / "mirage" / "benchmark.json.gz")) == 7_663
     write_questions(tmp_path / "q.jsonl", loaded)
     assert read_questions(tmp_path / "q.jsonl") == loaded
 
@@ -115,10 +125,18 @@ def test_a_missing_file_names_the_command_that_gets_it(tmp_path: Path) -> None:
         load_sets(["medmqca"], tmp_path)
 
 
+def test_a_set_without_a_question_is_no_set(tmp_path: Path) -> None:
+    path = tmp_path / "benchmark.json"
+    path.write_text('{"medqa": {}}')
+    with pytest.raises(InputError, match=r"benchmark\.json: holds no question of 'medqa'"):
+        load_sets(["medqa"], path, any_size=True)
+
+
 @pytest.mark.parametrize(
     ("content", "word"),
     [
         ({"medxqa": TWO}, "'medxqa' is no set of MIRAGE"),
+        ({"pubmedqa_abstract": TWO}, "'pubmedqa_abstract' is no set of MIRAGE"),
         ({"bioasq": []}, "bioasq: must be a JSON object, found list"),
         ({"bioasq": {"1": None}}, "bioasq, question 1: must be a JSON object"),
         ({"bioasq": {"1": {**TWO["1"], "answer": "C"}}}, "question 1: field 'answer': 'C' is not among"),
