@@ -15,7 +15,8 @@ from medvrag_core.runs.workspace import Workspace
 def best(
     run_: Annotated[Path, typer.Option("--run", help="Folder of a run in which all arms answered.")],
     among: Annotated[
-        list[str] | None, typer.Option(help="A candidate; repeatable. Default: every text arm of the run.")
+        list[str] | None,
+        typer.Option(help="A candidate; repeatable. Default: every text arm of the run, iterative ones too."),
     ] = None,
     against: Annotated[str, typer.Option(help="The arm that the best one is laid beside.")] = "page_single",
     estimand: Annotated[Estimand, typer.Option(help="The mean that ranks the candidates.")] = "macro",

@@ -11,7 +11,7 @@ from medvrag_core.corpus.chunks import TextChunk
 from medvrag_core.encoders.factory import make_page_encoder, make_text_encoder
 from medvrag_core.errors import SettingsError
 from medvrag_core.index.chunk_search import Bm25Chunks, ChunkSearch, FusedChunks
-from medvrag_core.index.rerank import CrossEncoded, RerankedChunks, ensure_late_interaction
+from medvrag_core.index.rerank import ChunkScorer, CrossEncoded, RerankedChunks, ensure_late_interaction
 from medvrag_core.index.text_index import ensure_text_index
 from medvrag_core.settings import EncoderSettings, TextSettings
 
@@ -44,33 +44,35 @@ def make_chunk_search(
     MedvragError
         A package or the weights are missing.
     """
-    cut = (text.chunk_tokens, text.overlap_tokens)
-    parts: list[ChunkSearch] = []
-    if text.retriever in ("bm25", "fused"):
-        parts.append(Bm25Chunks(list(chunks.values())))
-    if text.retriever in ("dense", "fused"):
+    every = list(chunks.values())
+
+    def place(kind: str, encoder: str) -> Path:
+        told = repr((encoder, text.chunk_tokens, text.overlap_tokens))
+        return folder / f"{kind}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+
+    def by_vectors() -> ChunkSearch:
         encoder = make_text_encoder(text)
-        place = folder / _name(text.encoder, encoder.fingerprint, *cut)
-        parts.append(ensure_text_index(list(chunks.values()), encoder, place, corpus_fingerprint=corpus_fingerprint))
-    first = parts[0] if len(parts) == 1 else FusedChunks(parts)
-    if text.reranker == "none":
-        return first
-    if text.reranker == "cross_encoder":
-        return RerankedChunks(first, CrossEncoded(_cross_encoder(text), chunks), text.rerank_depth)
-    if page_encoder.name != "embedded":
+        there = place(text.encoder, encoder.fingerprint)
+        return ensure_text_index(every, encoder, there, corpus_fingerprint=corpus_fingerprint)
+
+    def scorer() -> ChunkScorer:
+        if text.reranker == "cross_encoder":
+            return CrossEncoded(_cross_encoder(text), chunks)
+        encoder = make_page_encoder(page_encoder)
+        there = place("late", encoder.fingerprint)
+        return ensure_late_interaction(every, encoder, there, corpus_fingerprint=corpus_fingerprint)
+
+    if text.reranker == "embedded" and page_encoder.name != "embedded":
         raise SettingsError(
             f"text.reranker: 'embedded' compares vectors of the embedded page encoder, this profile has "
             f"'{page_encoder.name}'",
             way_out="set text.reranker to cross_encoder and text.rerank_model to its weights",
         )
-    encoder_of_pages = make_page_encoder(page_encoder)
-    scorer = ensure_late_interaction(
-        list(chunks.values()),
-        encoder_of_pages,
-        folder / _name("late", encoder_of_pages.fingerprint, *cut),
-        corpus_fingerprint=corpus_fingerprint,
-    )
-    return RerankedChunks(first, scorer, text.rerank_depth)
+    parts: list[ChunkSearch] = [Bm25Chunks(every)] if text.retriever in ("bm25", "fused") else []
+    if text.retriever in ("dense", "fused"):
+        parts.append(by_vectors())
+    first = parts[0] if len(parts) == 1 else FusedChunks(parts)
+    return first if text.reranker == "none" else RerankedChunks(first, scorer(), text.rerank_depth)
 
 
 def text_fingerprint(text: TextSettings) -> str:
@@ -91,7 +93,3 @@ def _cross_encoder(text: TextSettings) -> CrossEncoder:
     from medvrag_core.encoders.transformer import CrossEncoder
 
     return CrossEncoder(text)
-
-
-def _name(kind: str, *parts: object) -> str:
-    return f"{kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"

@@ -71,7 +71,8 @@ def test_bm25_makes_no_vectors(tmp_path: Path) -> None:
 def test_the_embedded_reranker_needs_the_embedded_page_encoder(tmp_path: Path) -> None:
     colqwen = EncoderSettings(name="colqwen2.5", model="vidore/colqwen2.5-v0.2")
     with pytest.raises(SettingsError, match=r"has 'colqwen2\.5'; set text\.reranker to cross_encoder"):
-        search(tmp_path, colqwen, retriever="bm25", reranker="embedded")
+        search(tmp_path, colqwen, reranker="embedded")
+    assert list(tmp_path.iterdir()) == [], "refused before anything is made"
 
 
 def test_a_cross_encoder_without_weights_is_refused(tmp_path: Path) -> None:

@@ -52,6 +52,15 @@ def test_text_arms_answer_from_chunks_in_one_round(
     assert again == traces
 
 
+def test_a_question_without_a_known_word_is_answered_without_chunks(
+    resources: Resources, made_questions: list[Question]
+) -> None:
+    strange = made_questions[0].model_copy(update={"question": "Xyzzy plugh?"})
+    (trace,) = answer_all("text_bm25", resources, [strange], progress=False)
+    assert trace.outcome == "answered" and trace.rounds[0].shown == ()
+    assert find_retriever("text_bm25")(resources, strange.question, 5) == ()
+
+
 def test_the_iterative_text_arm_has_the_loop_of_the_profile(
     resources: Resources, made_questions: list[Question]
 ) -> None:
