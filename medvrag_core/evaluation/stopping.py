@@ -124,12 +124,23 @@ def policy_steps(
     rules = rules or Rules()
     by_name = {policy.arm.name: policy for policy in policies}
     contrasts = contrast_family({name: p.arm for name, p in by_name.items()}, pairs, rules, family=family)
-    return [_step(found, by_name[found.a], by_name[found.b], rules) for found in contrasts.values()]
-
-
-def _step(found: Contrast, a: Policy, b: Policy, rules: Rules) -> PolicyStep:
-    gains = np.stack([b.right.astype(float) - a.right, b.seconds - a.seconds], axis=1)
+    if not contrasts:
+        return []
+    # Right answers and seconds, two columns a contrast, all on the same draws.
+    gains = np.column_stack([_gains(by_name[found.a], by_name[found.b]) for found in contrasts.values()])
     draws = resampled_means(gains, samples=rules.resamples, seed=rules.seed)
+    return [
+        _step(found, gains[:, place : place + 2], draws[:, place : place + 2], rules)
+        for found, place in zip(contrasts.values(), range(0, gains.shape[1], 2), strict=True)
+    ]
+
+
+def _gains(a: Policy, b: Policy) -> NDArray[np.float64]:
+    """What b is right and slow beyond a, shape (n, 2)."""
+    return np.column_stack([b.right.astype(float) - a.right, b.seconds - a.seconds])
+
+
+def _step(found: Contrast, gains: NDArray[np.float64], draws: NDArray[np.float64], rules: Rules) -> PolicyStep:
     tails = [rules.alpha / 2, 1 - rules.alpha / 2]
     seconds_low, seconds_high = np.quantile(draws[:, 1], tails)
     right, seconds = gains.mean(axis=0)
