@@ -14,7 +14,7 @@ from medvrag_core.evaluation.audit.report import audit_paper
 from medvrag_core.evaluation.claims import METRIC_PATH, Claim, Claims, ClaimStatus
 from medvrag_core.evaluation.estimands import MIRAGE_SIZES
 from medvrag_core.profiles.load import load_profile
-from medvrag_core.records import Record, RunRecord
+from medvrag_core.records import Record, RunRecord, Trace
 from medvrag_core.runs.stage import read_stage
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import trace_path
@@ -128,7 +128,7 @@ def _source(run: Path, source: str) -> Any:
         file = trace_path(Workspace(run), system, question)
         if not file.is_file():
             raise InputError(f"run '{run.name}' has no trace of question '{question}' by system '{system}'")
-        return json.loads(file.read_text(encoding="utf-8"))
+        return Trace.from_json(file.read_bytes(), source=str(file)).model_dump(mode="json")
     record: RunRecord = read_stage(run, kind, made_by="the chapter of the claim")
     return {**record.metrics, "settings": record.settings}
 

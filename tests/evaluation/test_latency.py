@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from medvrag_core.evaluation.latency import latency_report
+from medvrag_core.evaluation.audit.paper import load_paper
+from medvrag_core.evaluation.latency import PAPER_ONE_ROUND, PAPER_STEPS, PAPER_THREE_ROUNDS, latency_report
+from medvrag_core.evaluation.rounds import PAPER_ROUNDS
 from medvrag_core.records import Trace
 
 MakeTrace = Callable[..., Trace]
@@ -42,3 +44,17 @@ def test_spread_is_ordered_and_errors_are_left_out(make_trace: MakeTrace) -> Non
     traces.append(make_trace("e", None, outcome="error", times={"read": 1e6}, seconds=1e6))
     row = next(row for row in latency_report(traces) if row.step == "read")
     assert (row.n, row.p10, row.p25, row.median, row.p75, row.p90) == (11, 1.0, 2.5, 5.0, 7.5, 9.0)
+
+
+def test_the_papers_times_and_rounds_are_those_that_the_audit_reads() -> None:
+    paper = load_paper()
+
+    def number(name: str) -> float:
+        return float(paper.number(name).value)
+
+    steps = {"ann": "ann_ms", "coarse": "coarse_ms", "exact": "fine_ms"}
+    assert {step: PAPER_STEPS[step][1] for step in steps} == {s: number(n) / 1000 for s, n in steps.items()}
+    assert (PAPER_STEPS["filter"][1], PAPER_STEPS["read"][1]) == (number("filter_s"), number("vlm_s"))
+    assert (number("one_round_s"), number("three_rounds_s")) == (PAPER_ONE_ROUND, PAPER_THREE_ROUNDS)
+    printed = {k: (number(f"rounds_{k}_share"), number(f"rounds_{k}_accuracy")) for k in PAPER_ROUNDS}
+    assert {k: tuple(pytest.approx(100 * v) for v in pair) for k, pair in PAPER_ROUNDS.items()} == printed
