@@ -24,24 +24,26 @@ VARIANTS = {
     "answered": "answered by all arms",
     "clusters": "near-duplicates as one",
 }
+ONE_SET = "one set of questions, so the mean of sets is the mean of questions"
 _TESTS = {"mcnemar": "exact McNemar", "sign_flip": "sign flips of question means within sets"}
 
 
 def contrast_text(found: Contrast) -> str:
     """Everything a reader needs to judge the contrast."""
-    confidence = f"{1 - found.rules.alpha:.0%}"
+    confidence, several = f"{1 - found.rules.alpha:.0%}", len(found.sets) > 1
     lines = [
         f"{found.n:,} questions in {len(found.sets)} set(s), differences in points, positive favors B",
         f"  A {plain(f'{found.a} {found.source_a}')}, {found.runs_a} run(s)",
         f"  B {plain(f'{found.b} {found.source_b}')}, {found.runs_b} run(s)",
         f"  {'':{_NAME}}{'n':>6}{'A %':>8}{'B %':>8}{'won':>6}{'lost':>6}{'B - A':>8}  "
         f"{confidence + ' interval':18}{'p':>8}{'adj. p':>8}{'differ':>8}{'MDE80':>7}",
-        *(_row(_name(effect), effect) for effect in (*found.estimates, *found.sets)),
+        *(_row(_name(effect, found), effect) for effect in (*means(found), *(found.sets if several else ()))),
+        *([] if several else [ONE_SET]),
         f"equivalence within {found.rules.margin:g} point(s), TOST, {1 - 2 * found.rules.alpha:.0%} interval",
         *(
-            f"  {_name(e):{_NAME}}p = {p_text(e.equivalence_p)} [{e.equivalence_low:+.2f}, {e.equivalence_high:+.2f}]: "
-            f"{VERDICTS[e.verdict]}"
-            for e in found.estimates
+            f"  {_name(e, found):{_NAME}}p = {p_text(e.equivalence_p)} "
+            f"[{e.equivalence_low:+.2f}, {e.equivalence_high:+.2f}]: {VERDICTS[e.verdict]}"
+            for e in means(found)
         ),
         tests_text(found),
     ]
@@ -58,6 +60,11 @@ def contrast_text(found: Contrast) -> str:
     else:
         lines.append("no pre-registration: exploratory")
     return "\n".join([*lines, *(f"departure: {plain(text)}" for text in found.departures)])
+
+
+def means(found: Contrast) -> tuple[Effect, ...]:
+    """Both means, or one where the other could only repeat it."""
+    return found.estimates if len(found.sets) > 1 else found.estimates[1:]
 
 
 def flips_text(name: str, flips: FlipRate) -> str:
@@ -116,8 +123,8 @@ def _row(name: str, e: Effect) -> str:
     )
 
 
-def _name(e: Effect) -> str:
-    return _NAMES.get(e.name, e.name)
+def _name(e: Effect, found: Contrast) -> str:
+    return _NAMES.get(e.name, e.name) if len(found.sets) > 1 else "all questions"
 
 
 def p_text(p: float) -> str:

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from medvrag_core.evaluation.contrasts import Contrast, Effect
 from medvrag_core.evaluation.power import FlipRate
 from medvrag_core.evaluation.scoring import AccuracyReport
-from medvrag_core.views.contrast_text import VARIANTS, VERDICTS, p_text, stems_text, tests_text
+from medvrag_core.views.contrast_text import ONE_SET, VARIANTS, VERDICTS, means, p_text, stems_text, tests_text
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number
 from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, titled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-_ONE_SET = "one set of questions, so the mean of sets is the mean of questions"
 
 
 def contrasts_table(contrasts: Sequence[Contrast], *, sets: bool = True, caption: str = "") -> HtmlTable:
@@ -29,7 +27,7 @@ def contrasts_table(contrasts: Sequence[Contrast], *, sets: bool = True, caption
     """
     rows: list[list[object]] = []
     for found in contrasts:
-        shown = [*_means(found), *(found.sets if sets and len(found.sets) > 1 else ())]
+        shown = [*means(found), *(found.sets if sets and len(found.sets) > 1 else ())]
         rows += [[f"{found.b} over {found.a}", *_cells(effect)] for effect in shown]
     columns = ["comparison", *_columns(contrasts)]
     return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, *_notes(contrasts)))))
@@ -55,7 +53,7 @@ def contrast_figure(contrasts: Sequence[Contrast], *, caption: str = "") -> go.F
     """Differences with their intervals, zero and the margin marked; two points a contrast where the means differ."""
     import plotly.graph_objects as go
 
-    drawn = [(place, effect) for place, found in enumerate(contrasts) for effect in _means(found)]
+    drawn = [(place, effect) for place, found in enumerate(contrasts) for effect in means(found)]
     several = any(len(found.sets) > 1 for found in contrasts)
     figure = go.Figure()
     for name, color, shift in (("macro", BLUE, -0.18), ("question_weighted", ORANGE if several else BLUE, 0.18)):
@@ -173,11 +171,6 @@ def _against(found: Contrast) -> str:
     )
 
 
-def _means(found: Contrast) -> Iterator[Effect]:
-    """Both means, or one where the other could only repeat it."""
-    yield from found.estimates if len(found.sets) > 1 else found.estimates[1:]
-
-
 def flips_table(rates: Sequence[FlipRate], *, caption: str = "") -> HtmlTable:
     """How often answers change between runs of one arm (A/A); says how to make a second run where there is none."""
     rows = [
@@ -220,7 +213,7 @@ def _notes(contrasts: Sequence[Contrast]) -> Iterator[str]:
         yield "no comparison"
         return
     if all(len(found.sets) == 1 for found in contrasts):
-        yield _ONE_SET
+        yield ONE_SET
     yield from dict.fromkeys(map(tests_text, contrasts))
     yield from dict.fromkeys(f"equivalence within {found.rules.margin:g} point(s) (TOST)" for found in contrasts)
     yield "detectable: smallest true difference in points found with 80% power"

@@ -95,6 +95,9 @@ def test_sets_go_by_dataset_where_questions_name_one(medvrag: Run, tmp_path: Pat
     assert [(e["name"], e["n"]) for e in found["sets"]] == [("medqa", 100), ("mmlu", 40)]
     assert found == json.loads(medvrag(*arms, "--sets", "prefix", "--json").out)
     assert [e["name"] for e in json.loads(medvrag(*arms, "--sets", "one", "--json").out)["sets"]] == ["all"]
+    both, one = medvrag(*arms).out, medvrag(*arms, "--sets", "one").out
+    assert both.count("question-weighted") == 2 and "medqa" in both and "one set of questions" not in both
+    assert one.count("all questions") == 2 and "macro" not in one and one.count("one set of questions") == 1
 
 
 def test_other_readings_stand_below(medvrag: Run, runs: Path) -> None:
