@@ -248,7 +248,14 @@ class ControlSettings(StageSettings):
     def _removal_has_its_arm(self) -> Self:
         if self.pages.endswith("_removed") != bool(self.cited_in):
             raise ValueError("cited_in goes with pages: cited_removed or uncited_removed, and only with them")
+        if self.iterated_in and self.cited_in and self.iterated_in != self.cited_in:
+            raise ValueError("iterated_in and cited_in must name the same arm")
         return self
+
+    @property
+    def reference(self) -> str:
+        """The arm whose stored answers this control leans on; empty for none."""
+        return self.iterated_in or self.cited_in
 
 
 class TextSettings(StageSettings):

@@ -8,7 +8,7 @@ control says how much of it is change as such.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from medvrag_core.evaluation.estimands import Arm, arm_of, one_set
 from medvrag_core.evaluation.scoring import require_one_arm
 from medvrag_core.evaluation.shares import Share, share_of
 from medvrag_core.records import Record, Trace
-from medvrag_core.systems.page_controls import PagesLeftOut
+from medvrag_core.systems.precedent import precedent_of
 
 FLIPS, TO_WRONG = "another answer", "right to wrong"
 
@@ -100,12 +100,11 @@ def removal_report(
 def _comparable(reference: Sequence[Trace]) -> tuple[frozenset[str], dict[str, int]]:
     """Questions whose answer cites pages, with as many pages uncited; and how many are not, by reason."""
     require_one_arm(reference)
-    by_id: Mapping[str, Trace] = {t.question.id: t for t in reference}
-    cited, uncited = (PagesLeftOut(by_id, 0, cited=which) for which in (True, False))
     chosen: set[str] = set()
     reasons: Counter[str] = Counter()
-    for question_id, trace in by_id.items():
-        gone, kept = len(cited.left_out(trace.question)), len(uncited.left_out(trace.question))
+    for trace in reference:
+        known = precedent_of(trace)
+        gone, kept = len(known.cited), len(known.sent - known.cited)
         if trace.outcome != "answered":
             reasons["no answer"] += 1
         elif not gone:
@@ -113,7 +112,7 @@ def _comparable(reference: Sequence[Trace]) -> tuple[frozenset[str], dict[str, i
         elif kept < gone:
             reasons["fewer pages uncited than cited"] += 1
         else:
-            chosen.add(question_id)
+            chosen.add(trace.question.id)
     return frozenset(chosen), dict(sorted(reasons.items()))
 
 

@@ -6,13 +6,13 @@ import json
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from medvrag_core.errors import MismatchError, NotBuiltError
 from medvrag_core.records import Artefact, RunRecord
@@ -95,11 +95,17 @@ def save_settings(folder: Path, settings: BaseModel) -> None:
 
 
 def require_same_settings(folder: Path, settings: BaseModel, *, way_out: str) -> None:
-    """Refuse to go on in ``folder`` if it was made under other settings; names the fields."""
+    """Refuse to go on in ``folder`` if it was made under other settings; names the fields.
+
+    A setting that the version which made the folder did not have counts as its default there.
+    """
     path = folder / "settings.json"
     if not path.is_file():
         return
-    changed = differences(json.loads(path.read_text(encoding="utf-8")), settings.model_dump(mode="json"))
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    with suppress(ValidationError):
+        stored = type(settings).model_validate(stored).model_dump(mode="json")
+    changed = differences(stored, settings.model_dump(mode="json"))
     if changed:
         raise MismatchError(f"{folder}: made under other settings ({'; '.join(changed)})", way_out=way_out)
 

@@ -21,8 +21,8 @@ from medvrag_core.runs.stage import require_same_settings, save_settings
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile, answering_settings, fingerprint
 from medvrag_core.systems.base import System, find_system
-from medvrag_core.systems.canonical import export_digest
 from medvrag_core.systems.changed_prompts import changed_prompts, refuse_changed_prompts
+from medvrag_core.systems.precedent import Precedent, precedent_of
 from medvrag_core.systems.question_controls import questions_of_arm
 from medvrag_core.systems.resources import Resources
 
@@ -100,28 +100,30 @@ def set_up(name: str, resources: Resources, questions: Sequence[Question]) -> tu
 
     Raises
     ------
-    InputError
-        The system leans on the answers of another arm to other questions, or no question is left for it.
     NotBuiltError
-        That arm has not answered yet.
+        The system leans on the answers of another arm, which has not answered all of these questions.
+    InputError
+        No question is left for it.
     """
     profile = find_system(name).settle(resources.profile)
     control = profile.control
-    reference: dict[str, Trace] = {}
-    for arm in dict.fromkeys(filter(None, (control.iterated_in, control.cited_in))):
-        reference |= _answers_of(arm, resources.workspace, questions)
-    asked = questions_of_arm(control, questions, reference)
-    used = {question.id: reference[question.id] for question in asked if question.id in reference}
-    return resources.under(profile, asked=asked, reference=used), asked
+    precedents: dict[str, Precedent] = {}
+    if arm := control.reference:
+        precedents = {question.id: _precedent(arm, resources.workspace, question) for question in questions}
+    asked = questions_of_arm(control, questions, precedents)
+    used = {question.id: precedents[question.id] for question in asked if question.id in precedents}
+    return resources.under(profile, asked=asked, precedents=used), asked
 
 
-def _answers_of(arm: str, workspace: Workspace, questions: Sequence[Question]) -> dict[str, Trace]:
-    way_out = f"`medvrag run --system {arm}` on the same questions first"
-    traces = {trace.question.id: trace for trace in read_traces(workspace, arm, made_by=way_out)}
-    for question in questions:
-        if question.id not in traces or traces[question.id].question.question != question.question:
-            raise InputError(f"'{arm}' has not answered question '{question.id}' in this run", way_out=f"run {way_out}")
-    return {question.id: traces[question.id] for question in questions}
+def _precedent(arm: str, workspace: Workspace, question: Question) -> Precedent:
+    path = trace_path(workspace, arm, question.id)
+    trace = Trace.from_json(path.read_bytes(), source=str(path)) if path.is_file() else None
+    if trace is None or trace.question.question != question.question:
+        raise NotBuiltError(
+            f"run '{workspace.root.name}': '{arm}' has not answered question '{question.id}'",
+            way_out=f"run `medvrag run --system {arm}` on the same questions first",
+        )
+    return precedent_of(trace)
 
 
 def is_finished(trace: Trace, question: Question, key: str) -> bool:
@@ -232,7 +234,7 @@ def answering_fingerprint(name: str, resources: Resources) -> str:
         # The reader's fingerprint holds its own prompts; a filter without a model has none.
         *(f"{purpose}={versions[purpose]}" for purpose in sorted(versions) if purpose.startswith("filter_")),
         *filter(None, [find_system(name).version(resources.profile)]),
-        *([f"reference={export_digest(resources.reference.values())}"] if resources.reference else []),
+        *(f"{question_id}={one.digest}" for question_id, one in sorted(resources.precedents.items())),
         *sorted(asked),
     )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

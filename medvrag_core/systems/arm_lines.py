@@ -49,9 +49,20 @@ def read_arms(path: Path) -> dict[str, ArmLine]:
     return _parsed(text, str(path))
 
 
+class _NoRepeats(yaml.SafeLoader):
+    """YAML of plain values in which a key may stand once: of two arms with one name the first would be lost."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.YAMLError(f"'{key}' stands twice")
+        return super().construct_mapping(node, deep)
+
+
 def _parsed(text: str, source: str) -> dict[str, ArmLine]:
     try:
-        data = yaml.safe_load(text) or {}
+        data = yaml.load(text, Loader=_NoRepeats) or {}
     except yaml.YAMLError as error:
         raise InputError(f"{source}: not valid YAML ({str(error).splitlines()[0]})") from None
     if not isinstance(data, dict):

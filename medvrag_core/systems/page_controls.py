@@ -16,14 +16,14 @@ from PIL import Image
 from medvrag_core.errors import InputError
 from medvrag_core.filter.base import PageFilter
 from medvrag_core.index.build import read_manifest
-from medvrag_core.reasoning.citations import cited_pages
 from medvrag_core.reasoning.exhibit import Exhibit, Show, as_found
 from medvrag_core.reasoning.loop import EvidenceSource, retrieve
 from medvrag_core.reasoning.sameness import page_of
 from medvrag_core.reasoning.support import article_of
-from medvrag_core.records import EvidenceItem, Question, Summary, Trace
+from medvrag_core.records import EvidenceItem, Question, Summary
 from medvrag_core.runs.publish import whole_file
 from medvrag_core.systems.draws import drawn_order
+from medvrag_core.systems.precedent import Precedent
 from medvrag_core.systems.resources import Resources
 
 
@@ -41,7 +41,7 @@ def page_control(resources: Resources, source: EvidenceSource, page_filter: Page
         return RandomPages(source, pages, control.seed)
     if control.pages == "other_question":
         return OtherQuestionPages(source, page_filter, resources.asked, control.seed)
-    return PagesLeftOut(resources.reference, control.seed, cited=control.pages == "cited_removed")
+    return PagesLeftOut(resources.precedents, control.seed, cited=control.pages == "cited_removed")
 
 
 class BlankPages:
@@ -177,23 +177,21 @@ class PagesLeftOut:
 
     Parameters
     ----------
-    reference : answers of the arm whose citations count, by question id
+    precedents : answers of the arm whose citations count, by question id
     cited : leave out cited pages; else uncited ones, drawn from those that the arm was sent
     """
 
-    def __init__(self, reference: Mapping[str, Trace], seed: int, *, cited: bool) -> None:
-        self.reference = reference
+    def __init__(self, precedents: Mapping[str, Precedent], seed: int, *, cited: bool) -> None:
+        self.precedents = precedents
         self.seed = seed
         self.cited = cited
 
     def left_out(self, question: Question) -> frozenset[str]:
         """The pages that no round of the question shows."""
-        rounds = self.reference[question.id].rounds
-        cited = {page for done in rounds for page in cited_pages(done)}
+        known = self.precedents[question.id]
         if self.cited:
-            return frozenset(cited)
-        sent = {page_of(i) for done in rounds for i in (*done.shown, *done.summaries_shown)}
-        return frozenset(drawn_order(sent - cited, self.seed, question.id)[: len(cited)])
+            return known.cited
+        return frozenset(drawn_order(known.sent - known.cited, self.seed, question.id)[: len(known.cited)])
 
     def __call__(self, question: Question, number: int, exhibit: Exhibit) -> Exhibit:
         """See :data:`Show`; the flag is set only where a page was really left out."""

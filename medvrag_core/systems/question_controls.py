@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from medvrag_core.errors import InputError
-from medvrag_core.records import Question, Trace
+from medvrag_core.records import Question
 from medvrag_core.settings import ControlSettings
 from medvrag_core.systems.draws import drawn_order
+from medvrag_core.systems.precedent import Precedent
 
 _BY_PLACE = re.compile(
     r"\b(?:all|none|any|both|either|neither)\s+of\s+(?:the|these|them)\b|\b(?:of|the|listed)\s+(?:above|below)\b",
@@ -20,20 +21,20 @@ _BY_LABEL = re.compile(
 
 
 def questions_of_arm(
-    control: ControlSettings, questions: Sequence[Question], reference: Mapping[str, Trace]
+    control: ControlSettings, questions: Sequence[Question], precedents: Mapping[str, Precedent]
 ) -> list[Question]:
     """The questions that an arm asks, as it asks them.
 
     Parameters
     ----------
-    reference : answers of ``control.iterated_in`` to all of ``questions``, by question id
+    precedents : answers of ``control.iterated_in`` to all of ``questions``, by question id
 
     Raises
     ------
     InputError
         No question is left.
     """
-    asked = [q for q in questions if not control.iterated_in or len(reference[q.id].rounds) > 1]
+    asked = [q for q in questions if not control.iterated_in or precedents[q.id].rounds > 1]
     if not asked:
         raise InputError(
             f"'{control.iterated_in}' took one round for each of the {len(questions)} questions: none is left to ask",

@@ -50,8 +50,7 @@ def replay(
         for part in (workspace.corpus, workspace.vectors, workspace.index, workspace.root / "text", workspace.calls):
             if part.exists():
                 (scratch.root / part.name).symlink_to(part.resolve())
-        control = find_system(name).settle(profile).control
-        for arm in {control.iterated_in, control.cited_in} - {""}:
+        if arm := find_system(name).settle(profile).control.reference:
             scratch.system(arm).parent.mkdir(exist_ok=True)
             scratch.system(arm).symlink_to(workspace.system(arm).resolve())
         resources = Resources(scratch, profile.model_copy(update={"calls": calls}))

@@ -28,9 +28,10 @@ from medvrag_core.models.store import CallStore
 from medvrag_core.models.stored_chat import StoredChat
 from medvrag_core.models.text_scorer import StoredScorer
 from medvrag_core.reasoning.reader import Reader
-from medvrag_core.records import Question, Trace
+from medvrag_core.records import Question
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import ModelSettings, Profile
+from medvrag_core.systems.precedent import Precedent
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ class Resources:
     searching : held while a query is encoded and searched; questions side by side wait for models, not for each other
     pool : what has been opened, with the settings that shaped it
     asked : the questions under way, for a control that shows the pages of another question
-    reference : answers of the arm that a control leans on, by question id
+    precedents : answers of the arm that a control leans on, by question id
     """
 
     def __init__(self, workspace: Workspace, profile: Profile) -> None:
@@ -92,7 +93,7 @@ class Resources:
         self.limits = CallLimits(profile.calls)
         self.pool: dict[tuple[Any, ...], Any] = {}
         self.asked: Sequence[Question] = ()
-        self.reference: Mapping[str, Trace] = {}
+        self.precedents: Mapping[str, Precedent] = {}
         self._models: list[StoredChat] = []
 
     def under(
@@ -100,13 +101,13 @@ class Resources:
         profile: Profile,
         *,
         asked: Sequence[Question] | None = None,
-        reference: Mapping[str, Trace] | None = None,
+        precedents: Mapping[str, Precedent] | None = None,
     ) -> Resources:
         """The same run under other settings, for an arm; what these leave as it is, is opened once for both."""
         view = Resources(self.workspace, profile)
         view.searching, view.limits, view.pool, view._models = self.searching, self.limits, self.pool, self._models
         view.asked = self.asked if asked is None else asked
-        view.reference = self.reference if reference is None else reference
+        view.precedents = self.precedents if precedents is None else precedents
         return view
 
     @opened()

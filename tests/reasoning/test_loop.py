@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from medvrag_core.errors import ModelError
 from medvrag_core.filter.embedded_ranker import EmbeddedRanker
 from medvrag_core.filter.mapreduce import MapReduceFilter
 from medvrag_core.models.outcomes import CallError, RunStopped
+from medvrag_core.models.reply_text import neutral
+from medvrag_core.reasoning.exhibit import Exhibit, as_found
 from medvrag_core.reasoning.loop import RoundError, run_rounds, verdict
 from medvrag_core.reasoning.memory import MAX_FINDINGS
+from medvrag_core.reasoning.prompts import bank_text
 from medvrag_core.reasoning.reader import Reader
 from medvrag_core.records import Question, ReaderInput, ReaderReply, Round, SeenPage, ShardDecision
 from medvrag_core.settings import FilterSettings, LoopSettings
@@ -36,14 +42,27 @@ class Scripted(Reader):
         return reply if isinstance(reply, ReaderReply) else ReaderReply(text=reply)
 
     def refine(self, given: ReaderInput) -> ReaderReply:
-        raise AssertionError("only the option-blind arm refines")
+        raise AssertionError("only the option-blind arm and forced rounds refine")
+
+
+class Refining(Scripted):
+    """Its calls for a query alone reply in turn too, and are remembered apart."""
+
+    def __init__(self, *replies: Said, refinements: tuple[Said, ...]) -> None:
+        super().__init__(*replies)
+        self.second = Scripted(*refinements)
+
+    def refine(self, given: ReaderInput) -> ReaderReply:
+        return self.second.read(given)
 
 
 @pytest.fixture
 def run(pages: Any, keep_all: Any) -> Any:
-    def go(reader: Reader, source: Any = None, page_filter: Any = None, **settings: object) -> tuple[Round, ...]:
+    def go(
+        reader: Reader, source: Any = None, page_filter: Any = None, show: Any = as_found, **settings: object
+    ) -> tuple[Round, ...]:
         loop = LoopSettings.model_validate(settings)
-        return run_rounds(QUESTION, source or pages(), page_filter or keep_all(), reader, loop)
+        return run_rounds(QUESTION, source or pages(), page_filter or keep_all(), reader, loop, show)
 
     return go
 
@@ -72,7 +91,7 @@ def test_an_answer_ends_the_loop(run: Any) -> None:
 
 
 def test_findings_reach_the_next_round_and_only_with_memory(run: Any) -> None:
-    for memory, expected in ((True, ("[Round 1] dose is weight based",)), (False, ())):
+    for memory, expected in (("bank", ("[Round 1] dose is weight based",)), ("none", ()), ("history", ())):
         reader = Scripted(ask("retinal screening", "dose is weight based"), "<answer>A</answer>")
         run(reader, memory=memory)
         assert reader.seen[1].bank.key_findings == expected
@@ -223,3 +242,114 @@ def test_findings_left_out_of_a_full_bank_are_flagged(run: Any) -> None:
     rounds = run(Scripted(*many, answer), max_rounds=5)
     assert ["bank_full" in r.flags for r in rounds] == [False, False, False, True, False]
     assert len(rounds[4].bank_before.key_findings) == MAX_FINDINGS
+
+
+class TestRoundsThatMustAsk:
+    def test_a_round_that_would_answer_asks_without_the_options_instead(self, run: Any, pages: Any) -> None:
+        source = pages()
+        reader = Refining("<answer>A</answer>", "<answer>B</answer>", refinements=(ask("more", "fact (page d#p1)"),))
+        rounds = run(reader, source, min_rounds=2, max_rounds=2)
+        assert source.queries == ["Which test?", "more"]
+        assert reader.second.seen[0].question.options == {} and reader.second.seen[0].question.answer is None
+        assert rounds[0].reply.text == "<answer>A</answer>", "what it would have said is kept"
+        assert rounds[0].refinement is not None and rounds[0].parsed.label is None
+        assert rounds[1].bank_before.key_findings == ("[Round 1] fact (page d#p1)",)
+        assert (verdict(rounds).label, rounds[1].refinement) == ("B", None)
+        assert [given.must_answer for given in reader.seen] == [False, True]
+
+    def test_a_round_that_asks_by_itself_is_left_alone(self, run: Any, pages: Any) -> None:
+        source = pages()
+        rounds = run(Scripted(ask("mine"), "<answer>A</answer>"), source, min_rounds=2, max_rounds=2)
+        assert source.queries[1] == "mine" and rounds[0].refinement is None
+
+    def test_a_round_that_says_neither_must_ask_too(self, run: Any) -> None:
+        rounds = run(Refining("I cannot tell.", "<answer>A</answer>", refinements=(ask("more"),)), min_rounds=2)
+        assert [r.number for r in rounds] == [1, 2]
+
+    def test_a_call_that_the_model_ended_is_not_asked_for_more(self, run: Any) -> None:
+        rounds = run(Scripted(call_error("truncated")), min_rounds=2)
+        assert (len(rounds), verdict(rounds).reason) == (1, "truncated")
+
+    def test_when_no_query_comes_of_it_the_question_ends_unread(self, run: Any) -> None:
+        rounds = run(Refining("<answer>A</answer>", refinements=("I would rather not.",)), min_rounds=2)
+        assert (len(rounds), verdict(rounds).label, verdict(rounds).reason) == (1, None, "no_tag")
+
+    @pytest.mark.parametrize("least", [1, 2, 3])
+    def test_after_them_the_reader_decides(self, run: Any, least: int) -> None:
+        refinements = tuple(ask(f"q{n}") for n in range(least - 1))
+        rounds = run(Refining(*["<answer>A</answer>"] * least, refinements=refinements), min_rounds=least)
+        assert len(rounds) == least and verdict(rounds).label == "A"
+
+    def test_more_forced_rounds_than_rounds_are_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"min_rounds \(3\) is above max_rounds \(2\)"):
+            LoopSettings(min_rounds=3, max_rounds=2)
+
+
+class TestPlainHistory:
+    def test_queries_and_replies_are_told_and_stored(self, run: Any) -> None:
+        long = "The dose is weight based and capped at five milligrams"
+        reader = Scripted(ask("retinal screening", *(f"{long} {n}" for n in range(9))), "<answer>A</answer>")
+        rounds = run(reader, memory="history")
+        assert (reader.seen[0].history, rounds[0].history) == ("", "")
+        assert rounds[1].history == reader.seen[1].history
+        assert rounds[1].history.endswith('"note": "n"}‹/notes>') and "weight based" in rounds[1].history
+        assert rounds[1].bank_before.key_findings == ()
+
+    def test_nothing_in_the_bank_is_no_history(self, run: Any) -> None:
+        reader = Scripted(ask("more"), "<answer>A</answer>")
+        run(reader, memory="history")
+        assert reader.seen[1].history == ""
+
+    @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        st.lists(st.tuples(st.text(max_size=60), st.lists(st.text(max_size=300), max_size=5)), min_size=1, max_size=3)
+    )
+    def test_it_is_never_longer_than_the_bank_in_the_same_round(
+        self, run: Any, notes: list[tuple[str, list[str]]]
+    ) -> None:
+        """The same replies under both memories; the newest words are what is kept."""
+        replies = [
+            f"<query_update>q{n} {query}</query_update><notes>{json.dumps({'findings': found, 'note': query})}</notes>"
+            for n, (query, found) in enumerate(notes)
+        ]
+        script = [*replies, "<answer>A</answer>"]
+        bank = run(Scripted(*script), memory="bank", max_rounds=4)
+        history = run(Scripted(*script), memory="history", max_rounds=4)
+        assert len(bank) == len(history)
+        for with_bank, with_history, before in zip(bank[1:], history[1:], history[:-1], strict=True):
+            text = with_history.history
+            shown = bank_text(with_bank.bank_before)
+            assert len(text) <= (0 if shown == "(empty)" else len(shown))
+            newest = f"Reply of round {before.number}: {neutral(before.reply.text)}"
+            assert newest.endswith(text) or text.endswith(newest)
+
+    def test_what_was_written_with_the_options_in_sight_is_not_told_to_the_option_blind_arm(self, run: Any) -> None:
+        refinements = (ask("blind query", "a long finding of the blind call " * 9),)
+        reader = Refining(
+            "<query_update>seen: Fundoscopy</query_update>", "<answer>A</answer>", refinements=refinements
+        )
+        run(reader, memory="history", refinement="option_blind")
+        assert "Fundoscopy" not in reader.seen[1].history and "blind call" in reader.seen[1].history
+
+
+class TestShow:
+    def test_the_reader_gets_what_the_control_shows_and_the_round_says_so(self, run: Any, pages: Any) -> None:
+        calls = []
+
+        def show(question: Question, number: int, exhibit: Exhibit) -> Exhibit:
+            calls.append((question.id, number, len(exhibit.evidence), len(exhibit.summaries)))
+            item = exhibit.evidence[0].model_copy(update={"evidence_id": "x#p1", "page_id": "x#p1", "text": "other"})
+            return Exhibit(evidence=(item,), summaries=(), flags=("placebo_test",))
+
+        reader = Scripted(ask("more", "fact (page d#p1)"), "<answer>A</answer>")
+        rounds = run(reader, pages(), show=show, pages_shown=3, summaries_shown=4)
+        assert calls == [("q", 1, 3, 4), ("q", 2, 3, 4)]
+        assert [given.evidence[0].text for given in reader.seen] == ["other", "other"]
+        assert [r.shown for r in rounds] == [("x#p1",), ("x#p1",)]
+        assert rounds[0].flags == ("placebo_test", "foreign_page_id"), "the page that it names was not shown"
+        assert rounds[0].filter.kept[0] == "d#p1"
+
+    def test_no_page_shown_leaves_the_summaries(self, run: Any) -> None:
+        reader = Scripted("<answer>A</answer>")
+        rounds = run(reader, pages_shown=0)
+        assert (rounds[0].shown, len(rounds[0].summaries_shown)) == ((), 12)

@@ -54,10 +54,10 @@ def carried(rounds: tuple[Round, ...], source: Any) -> str:
     return "\n".join([*source.queries, *banks, *(r.parsed.query_update or "" for r in rounds)])
 
 
-@pytest.mark.parametrize("memory", [True, False])
+@pytest.mark.parametrize("memory", ["bank", "history", "none"])
 @pytest.mark.parametrize("rounds_allowed", [2, 3, 5])
 def test_no_text_of_an_option_is_carried_on(
-    run: Any, pages: Any, fake_chat: Any, memory: bool, rounds_allowed: int
+    run: Any, pages: Any, fake_chat: Any, memory: str, rounds_allowed: int
 ) -> None:
     source, model = pages(TEXTS, summaries=SUMMARIES), fake_chat(echo)
     rounds = run(VlmReader(model), source, memory=memory, max_rounds=rounds_allowed)

@@ -100,6 +100,15 @@ class TestStage:
         with pytest.raises(MismatchError, match=r"max_rounds: 3 -> 2.*start anew"):
             require_same_settings(tmp_path, LoopSettings(max_rounds=2), way_out="start anew")
 
+    def test_a_setting_that_the_run_did_not_know_counts_as_its_default(self, tmp_path: Path) -> None:
+        (tmp_path / "settings.json").write_text('{"max_rounds": 3, "memory": true}')
+        require_same_settings(tmp_path, LoopSettings(), way_out="x")
+        with pytest.raises(MismatchError, match=r"memory: bank -> none; pages_shown: 10 -> 0"):
+            require_same_settings(tmp_path, LoopSettings(memory="none", pages_shown=0), way_out="x")
+        (tmp_path / "settings.json").write_text('{"max_rounds": 3, "removed_since": 1}')
+        with pytest.raises(MismatchError, match=r"removed_since: 1 -> None"):
+            require_same_settings(tmp_path, LoopSettings(), way_out="x")
+
 
 @pytest.mark.parametrize("run_id", ["", "..", "a/b", "..\\x"])
 def test_a_run_id_cannot_leave_the_folder(run_id: str) -> None:
