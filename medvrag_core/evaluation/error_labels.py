@@ -55,22 +55,22 @@ class HumanCheck(Record):
     )
 
 
-def suspect_questions(questions: Sequence[Question], more: Path | None = None) -> dict[str, str]:
+def suspect_questions(questions: Sequence[Question], more: str | Path = "") -> dict[str, str]:
     """Questions whose gold is in doubt by checks of the data, and by a file; id to reason, the checks' reason first.
 
     Parameters
     ----------
-    more : JSON lines with ``id`` and ``reason``; ids of other questions are no matter
+    more : file of JSON lines with ``id`` and ``reason``; ids of other questions are no matter; empty: none
 
     Raises
     ------
     InputError : there is no question; the file is missing, or a line of it is unusable or repeats an id
     """
-    told = {line.id: line.reason for line in _read(more, SuspectGold)} if more else {}
+    told = {line.id: line.reason for line in _read(Path(more), SuspectGold)} if more else {}
     return told | suspect_gold(questions)
 
 
-def read_error_labels(path: Path, *, rater: str | None = None) -> list[ErrorLabel]:
+def read_error_labels(path: str | Path, *, rater: str | None = None) -> list[ErrorLabel]:
     """Labels of one person: JSON lines with ``id``, ``error_class`` and ``rater``.
 
     Raises
@@ -78,7 +78,7 @@ def read_error_labels(path: Path, *, rater: str | None = None) -> list[ErrorLabe
     InputError : the file is missing, a line is unusable or repeats an id, or the labels of ``rater`` are not those of
         one person
     """
-    labels = [label for label in _read(path, ErrorLabel, unique=("rater", "id")) if rater in (None, label.rater)]
+    labels = [label for label in _read(Path(path), ErrorLabel, unique=("rater", "id")) if rater in (None, label.rater)]
     raters = sorted({label.rater for label in labels})
     if len(raters) != 1:
         found = f"labels of {', '.join(raters)}" if raters else f"no label of '{rater}'"

@@ -15,6 +15,8 @@ from typing import Literal
 from pydantic import Field
 
 from medvrag_core.errors import MedvragError
+from medvrag_core.evaluation.audit.error_checks import error_checks
+from medvrag_core.evaluation.audit.finding import Finding
 from medvrag_core.evaluation.audit.paper import load_paper
 from medvrag_core.evaluation.scoring import score
 from medvrag_core.evaluation.shares import Share, share_of
@@ -204,6 +206,11 @@ def taxonomies_side_by_side(
         none=share_of(sum(not found for found in judged), len(judged), confidence=confidence),
     )
     return BothTaxonomies(ours=ours, paper=paper, rows=tuple(rows))
+
+
+def printed_findings() -> list[Finding]:
+    """What the audit of the paper says about its printed shares of errors."""
+    return [finding for finding in error_checks(load_paper()) if finding.id.startswith("taxonomy-")]
 
 
 def _definitions_met(rounds: Sequence[GoldByStage]) -> tuple[PaperClass, ...]:

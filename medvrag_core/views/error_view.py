@@ -135,7 +135,7 @@ def cases_table(cases: Sequence[ErrorCase], traces: Sequence[Trace], *, caption:
 def human_check_table(found: HumanCheck | None, *, caption: str = "") -> HtmlTable:
     """Computed classes as rows, those given by hand as columns; below, both as shares. ``None``: nobody labeled."""
     if found is None:
-        return HtmlTable(["class"], [["no labels by hand"]], caption=caption)
+        return HtmlTable(["computed class"], [["no labels by hand"]])
     named = {**found.computed, **found.by_hand}
     names = [name for name in ERROR_CLASSES if name in named]
     rows: list[list[object]] = [

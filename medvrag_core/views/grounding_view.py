@@ -124,9 +124,7 @@ def removal_figure(report: RemovalReport, *, caption: str = "") -> go.Figure:
             y=[100 * share.share for share in shares],
             name=escape(row.arm),
             marker_color=color,
-            text=[f"{share.count} of {share.n}" for share in shares],
-            textposition="inside",
-            insidetextanchor="start",
+            customdata=[[share.count, share.n] for share in shares],
             error_y={
                 "type": "data",
                 "symmetric": False,
@@ -134,14 +132,16 @@ def removal_figure(report: RemovalReport, *, caption: str = "") -> go.Figure:
                 "arrayminus": [100 * (share.share - share.low) for share in shares],
                 "color": BLUE,
             },
-            hovertemplate="%{y:.1f}%<extra>%{fullData.name}</extra>",
+            hovertemplate="%{customdata[0]} of %{customdata[1]}: %{y:.1f}%<extra>%{fullData.name}</extra>",
         )
+    cited, uncited = (_by_outcome(row) for row in report.rows)
     figure.update_xaxes(
-        title="what became of the answer; only cited / only uncited, paired difference, exact McNemar",
+        title="what became of the answer; paired difference with its interval, exact McNemar test",
         tickvals=list(range(len(report.effects))),
         ticktext=[
-            f"{e.name}, n = {e.n}<br>{e.won} / {e.lost}, {e.difference:+.1f} points "
-            f"[{e.low:+.1f}, {e.high:+.1f}]<br>adjusted p {escape(p_text(e.p_adjusted))}"
+            f"{e.name}: {cited[e.name].count} against {uncited[e.name].count} of {e.n}"
+            f"<br>{e.won} only with cited pages left out, {e.lost} only with uncited ones"
+            f"<br>{e.difference:+.1f} points [{e.low:+.1f}, {e.high:+.1f}], adjusted p {escape(p_text(e.p_adjusted))}"
             for e in report.effects
         ],
     )

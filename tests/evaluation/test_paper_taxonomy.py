@@ -11,6 +11,7 @@ from medvrag_core.evaluation.paper_taxonomy import (
     PAPER_CLASSES,
     page_fates,
     paper_classes,
+    printed_findings,
     taxonomies_side_by_side,
 )
 from medvrag_core.evaluation.taxonomy import classify_error
@@ -126,3 +127,7 @@ def test_what_the_paper_prints_stands_beside(make_trace: MakeTrace) -> None:
     rows = taxonomies_side_by_side([make_trace("q", "B", rounds=[STAGES["kept"]], gold_pages=[G])]).paper.rows
     assert [row.printed for row in rows] == ["~35.9", "~19.7", "~29.5", "~14.9"]
     assert {row.found.count for row in rows} == {0}
+    assert {finding.id: finding.verdict for finding in printed_findings()} == {
+        "taxonomy-sum": "holds",
+        "taxonomy-counts": "fails",
+    }
