@@ -6,7 +6,7 @@ import contextlib
 import errno
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
@@ -100,6 +100,22 @@ def as_gold(labels: Iterable[RelevanceLabel], *, partly: bool = False) -> dict[s
         if relevant is not None:
             gold.setdefault(label.question_id, {})[label.page_id] = int(relevant)
     return gold
+
+
+def gold_as_labels(pairs: Iterable[Pair], gold: Mapping[str, Collection[str]], rater: str) -> list[RelevanceLabel]:
+    """What gold pages say about some pairs, as labels, to compare a judge with where gold pages are known.
+
+    A page that is no gold page counts as not relevant, though nobody may have looked at it.
+    """
+    return [
+        RelevanceLabel(
+            question_id=question,
+            page_id=page,
+            rater=rater,
+            label="relevant" if page in gold.get(question, ()) else "not_relevant",
+        )
+        for question, page in pairs
+    ]
 
 
 class LabelFile:

@@ -87,6 +87,7 @@ class LabelWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no types
         super().close()
 
     def _on_start(self, _: widgets.Button) -> None:
+        self._end_session()
         try:
             self.session = LabelSession(self._folder, self.rater.value, self._tasks)
         except MedvragError as error:

@@ -33,8 +33,8 @@ def stage_recall_table(report: StageRecall, *, caption: str = "") -> HtmlTable:
             [
                 STAGE_LABELS[row.stage],
                 Number(f"{row.k:,}"),
-                *(_estimate(e) for e in (row.recall, row.any_gold, row.all_gold)),
-                *(_estimate(e) for e in ((rank.ndcg_at_10, rank.mrr) if rank else (None, None))),
+                *(estimate_cell(e) for e in (row.recall, row.any_gold, row.all_gold)),
+                *(estimate_cell(e) for e in ((rank.ndcg_at_10, rank.mrr) if rank else (None, None))),
             ]
         )
         if report.gold == "labels":
@@ -150,7 +150,7 @@ def overlap_table(found: ExactOverlap, *, caption: str = "") -> HtmlTable:
         [
             Number(f"{row.shortlist:,}"),
             Number(f"{row.k:,}"),
-            _estimate(row.overlap),
+            estimate_cell(row.overlap),
             Number(f"{row.identical} of {found.queries}"),
             Number(seconds(found.seconds[row.shortlist])),
             "holds every page" if row.shortlist in found.exhaustive else "",
@@ -179,5 +179,6 @@ def _p_text(value: float) -> str:
     return escape(p_value(value)) if value < 0.001 else f"= {p_value(value)}"
 
 
-def _estimate(found: Estimate | None) -> Number:
+def estimate_cell(found: Estimate | None) -> Number:
+    """A number with its interval; a dash for None."""
     return Number("–" if found is None else f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]")

@@ -17,6 +17,7 @@ from medvrag_core.evaluation.relevance_labels import (
     LabelFile,
     RelevanceLabel,
     as_gold,
+    gold_as_labels,
     read_labels,
     write_labels,
 )
@@ -135,6 +136,12 @@ def test_files_of_several_raters_need_a_name(tmp_path: Path) -> None:
         read_labels(path, rater="eve")
     with pytest.raises(InputError, match="no such file"):
         read_labels(tmp_path / "none.jsonl")
+
+
+def test_gold_pages_can_be_compared_with_a_judge() -> None:
+    made = gold_as_labels([("q1", "a#p1"), ("q1", "a#p2"), ("q2", "a#p1")], {"q1": ("a#p2",)}, "authors")
+    assert [(x.pair, x.label) for x in made if x.label == "relevant"] == [(("q1", "a#p2"), "relevant")]
+    assert {x.rater for x in made} == {"authors"} and len(made) == 3
 
 
 def test_unclear_labels_are_no_gold() -> None:
