@@ -43,7 +43,7 @@ class RemovalReport(Record):
     profile: str
     n: int = Field(description="questions compared")
     left_out: dict[str, int] = Field(description="questions that cannot be compared, by reason")
-    rows: tuple[RemovalRow, ...] = Field(description="cited pages left out, then the control")
+    rows: tuple[RemovalRow, ...] = Field(description="cited pages left out, then the control; empty where n is 0")
     effects: tuple[Effect, ...] = Field(
         description="cited minus uncited, paired: share of flips over all, of right to wrong over answers that were "
         "right; the second is missing where none was right. Exact McNemar, adjusted for one another by Holm"
@@ -64,15 +64,12 @@ def removal_report(
 
     Raises
     ------
-    InputError : an arm lacks one of the questions, or no question can be compared
+    InputError : an arm lacks one of the questions that can be compared
     """
     chosen, left_out = _comparable(reference)
+    told = {"reference": reference[0].system, "profile": reference[0].profile, "n": len(chosen), "left_out": left_out}
     if not chosen:
-        told = ", ".join(f"{reason}: {count}" for reason, count in left_out.items())
-        raise InputError(
-            f"no answer of '{reference[0].system}' can be put to the test ({told})",
-            way_out="use a reader that names the pages it relies on",
-        )
+        return RemovalReport(**told, rows=(), effects=())
     asked = [_asked(traces, chosen) for traces in (reference, cited, uncited)]
     before, without, control = (arm_of([traces], one_set) for traces in asked)
     right = before.right[0]
@@ -87,10 +84,7 @@ def removal_report(
     )
     confidence = 1 - (rules or Rules()).alpha
     return RemovalReport(
-        reference=before.name,
-        profile=reference[0].profile,
-        n=len(chosen),
-        left_out=left_out,
+        **told,
         rows=(_row(without, before, asked[1], confidence), _row(control, before, asked[2], confidence)),
         # One set of all questions: its test is the exact one.
         effects=tuple(found.sets[0].model_copy(update={"name": name}) for name, found in effects.items()),

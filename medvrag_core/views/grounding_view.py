@@ -88,13 +88,12 @@ def grounding_figure(report: GroundingReport, *, caption: str = "") -> go.Figure
 
 def removal_table(report: RemovalReport, *, caption: str = "") -> HtmlTable:
     """Cited against uncited pages left out, question by question: counts, difference, interval and adjusted p."""
-    cited, uncited = (_by_outcome(row) for row in report.rows)
+    counts = [_by_outcome(row) for row in report.rows]
     rows: list[list[object]] = []
     for e in report.effects:
         numbers = (
             str(e.n),
-            _counted(cited[e.name]),
-            _counted(uncited[e.name]),
+            *(_counted(shares[e.name]) for shares in counts),
             f"{e.won} / {e.lost}",
             f"{e.difference:+.1f}",
             f"[{e.low:+.1f}, {e.high:+.1f}]",
@@ -116,9 +115,10 @@ def removal_figure(report: RemovalReport, *, caption: str = "") -> go.Figure:
     """Shares of changed answers when cited and when uncited pages are left out, with the paired test of each."""
     import plotly.graph_objects as go
 
+    counts = [_by_outcome(row) for row in report.rows]
     figure = go.Figure()
-    for row, color in zip(report.rows, (ORANGE, GRAY), strict=True):
-        shares = [_by_outcome(row)[e.name] for e in report.effects]
+    for row, by_outcome, color in zip(report.rows, counts, (ORANGE, GRAY), strict=False):
+        shares = [by_outcome[e.name] for e in report.effects]
         figure.add_bar(
             x=list(range(len(shares))),
             y=[100 * share.share for share in shares],
@@ -134,12 +134,11 @@ def removal_figure(report: RemovalReport, *, caption: str = "") -> go.Figure:
             },
             hovertemplate="%{customdata[0]} of %{customdata[1]}: %{y:.1f}%<extra>%{fullData.name}</extra>",
         )
-    cited, uncited = (_by_outcome(row) for row in report.rows)
     figure.update_xaxes(
         title="what became of the answer; paired difference with its interval, exact McNemar test",
         tickvals=list(range(len(report.effects))),
         ticktext=[
-            f"{e.name}: {cited[e.name].count} against {uncited[e.name].count} of {e.n}"
+            f"{e.name}: {' against '.join(str(shares[e.name].count) for shares in counts)} of {e.n}"
             f"<br>{e.won} only with cited pages left out, {e.lost} only with uncited ones"
             f"<br>{e.difference:+.1f} points [{e.low:+.1f}, {e.high:+.1f}], adjusted p {escape(p_text(e.p_adjusted))}"
             for e in report.effects
@@ -147,7 +146,8 @@ def removal_figure(report: RemovalReport, *, caption: str = "") -> go.Figure:
     )
     figure.update_yaxes(title="share of questions (%), 95% interval", range=[0, 100])
     figure.update_layout(barmode="group", legend={"y": -0.42})
-    return titled(figure, "Answers without the pages they cite", caption, height=460)
+    title = "Answers without the pages they cite" if report.n else "No answer cites pages that could be left out"
+    return titled(figure, title, caption, height=460)
 
 
 def _by_outcome(row: RemovalRow) -> dict[str, Share]:

@@ -63,3 +63,9 @@ def test_no_comparison_of_removals_without_n_counts_interval_and_adjusted_p() ->
                  "+40.0 points [+5.5, +71.5], adjusted p 0.0430"):  # fmt: skip
         assert part in flips
     assert "<b>arm" not in html
+
+
+def test_a_reader_that_cites_nothing_is_told_so() -> None:
+    none = RemovalReport(reference="arm", profile="cpu", n=0, left_out={"no page cited": 7}, rows=(), effects=())
+    assert "not compared, no page cited: 7" in removal_table(none).html
+    assert removal_figure(none).layout.title.text == "No answer cites pages that could be left out"
