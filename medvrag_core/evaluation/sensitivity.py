@@ -51,11 +51,12 @@ def with_variants(
     if answered.any():
         made["answered"] = compare({name: arm.only(answered) for name, arm in read["strict"].items()}, None)
     clusters = near_duplicates(stems)
-    made["clusters"] = compare(read[scorer], clusters)
+    counted = stem_clusters(clusters)
+    made["clusters"] = compare(read[scorer], clusters) if counted.repeated else found
     return [
         whole.model_copy(
             update={
-                "stems": stem_clusters(clusters),
+                "stems": counted,
                 "variants": tuple(
                     Variant(name=name, n=contrasts[place].n, estimates=contrasts[place].estimates)
                     for name, contrasts in made.items()

@@ -14,14 +14,13 @@ VERDICTS: dict[Verdict, str] = {
     "inconclusive": "no evidence either way",
 }
 _NAMES = {"macro": "macro", "question_weighted": "question-weighted"}
-_SHORT = {"macro": "sets", "question_weighted": "questions"}
-_NAME = 34
+_NAME = 20
 """Columns that a name takes."""
 VARIANTS = {
-    "strict": "strict scorer",
-    "mirage": "MIRAGE's scorer",
-    "lenient": "lenient scorer",
-    "answered": "answered by all arms",
+    "strict": "strict",
+    "mirage": "MIRAGE's rule",
+    "lenient": "lenient",
+    "answered": "answered by all",
     "clusters": "near-duplicates as one",
 }
 ONE_SET = "one set of questions, so the mean of sets is the mean of questions"
@@ -98,11 +97,18 @@ def _variants(found: Contrast) -> list[str]:
     if not found.variants:
         return []
     lines = [f"the same under other readings, {'p adjusted as above' if found.family else 'p not adjusted'}"]
-    for variant in found.variants:
-        for effect in variant.estimates if len(found.sets) > 1 else variant.estimates[1:]:
-            mean = f", {_SHORT[effect.name]}" if len(found.sets) > 1 else ""
-            lines.append(_row(f"{VARIANTS.get(variant.name, variant.name)}{mean}", effect))
+    for name, effects in readings(found):
+        lines += [f"  {name}:", *(_row(_name(effect, found), effect) for effect in effects)]
     return lines + ([stems_text(found.stems)] if found.stems else [])
+
+
+def readings(found: Contrast) -> list[tuple[str, tuple[Effect, ...]]]:
+    """The means of every variant that differ from those before it; readings that come out the same share a name."""
+    named: dict[tuple[Effect, ...], list[str]] = {}
+    for variant in found.variants:
+        shown = variant.estimates if len(found.sets) > 1 else variant.estimates[1:]
+        named.setdefault(shown, []).append(VARIANTS.get(variant.name, variant.name))
+    return [(", ".join(names), effects) for effects, names in named.items()]
 
 
 def stems_text(stems: StemClusters) -> str:

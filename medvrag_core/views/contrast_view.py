@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from medvrag_core.evaluation.contrasts import Contrast, Effect
 from medvrag_core.evaluation.power import FlipRate
 from medvrag_core.evaluation.scoring import AccuracyReport
-from medvrag_core.views.contrast_text import ONE_SET, VARIANTS, VERDICTS, means, p_text, stems_text, tests_text
+from medvrag_core.views.contrast_text import ONE_SET, VERDICTS, means, p_text, readings, stems_text, tests_text
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number
 from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, titled
@@ -34,15 +34,16 @@ def contrasts_table(contrasts: Sequence[Contrast], *, sets: bool = True, caption
 
 
 def sensitivity_table(contrasts: Sequence[Contrast], *, caption: str = "") -> HtmlTable:
-    """The means of every contrast under other readings of the same runs; adjusted p within one reading.
+    """The means of every contrast under other readings of the same runs, those that agree to the last digit in one row.
 
-    Contrasts without variants have no row (see :mod:`medvrag_core.evaluation.sensitivity`).
+    p-values are adjusted within one reading. Contrasts without variants have no row, see
+    :mod:`medvrag_core.evaluation.sensitivity`.
     """
     rows: list[list[object]] = [
-        [f"{found.b} over {found.a}", VARIANTS.get(variant.name, variant.name), *_cells(effect)]
+        [f"{found.b} over {found.a}", name, *_cells(effect)]
         for found in contrasts
-        for variant in found.variants
-        for effect in (variant.estimates if len(found.sets) > 1 else variant.estimates[1:])
+        for name, effects in readings(found)
+        for effect in effects
     ]
     stems = dict.fromkeys(stems_text(found.stems) for found in contrasts if found.stems)
     columns = ["comparison", "read as", *_columns(contrasts)]
@@ -108,7 +109,7 @@ def accuracy_by_arm(
     chance: float | None = None,
     caption: str = "",
 ) -> go.Figure:
-    """Accuracy of each arm with its interval; below it, what the first contrast that has the arm as ``b`` says.
+    """Accuracy of each arm with its interval; below its name, what the first contrast that has the arm as ``b`` says.
 
     Intervals of two arms say little about their difference, so no two arms stand here without their contrast.
     ``chance`` draws the guessing level (0 to 1).
@@ -116,10 +117,11 @@ def accuracy_by_arm(
     import plotly.graph_objects as go
 
     first = {found.b: found for found in reversed(contrasts)}
+    names = [escape(r.system) + (f"<br>{_against(first[r.system])}" if r.system in first else "") for r in reports]
     figure = go.Figure(
         go.Scatter(
             x=[100 * r.accuracy for r in reports],
-            y=[escape(r.system) for r in reports],
+            y=names,
             mode="markers+text",
             marker={"size": 11, "color": BLUE},
             text=[
@@ -140,16 +142,6 @@ def accuracy_by_arm(
             showlegend=False,
         )
     )
-    figure.add_scatter(
-        x=[100 * r.accuracy for r in reports if r.system in first],
-        y=[escape(r.system) for r in reports if r.system in first],
-        mode="text",
-        text=[_against(first[r.system]) for r in reports if r.system in first],
-        textposition="bottom center",
-        textfont={"size": 11},
-        hoverinfo="skip",
-        showlegend=False,
-    )
     if chance is not None:
         figure.add_vline(
             x=100 * chance,
@@ -163,11 +155,11 @@ def accuracy_by_arm(
 
 
 def _against(found: Contrast) -> str:
-    """A contrast in one line; of several sets the mean of questions, as the accuracy beside it."""
+    """A contrast in two short lines; of several sets the mean of questions, as the accuracy beside it."""
     e = found.estimates[1]
     return (
-        f"over {escape(found.a)}: {e.difference:+.1f} [{e.low:+.1f}, {e.high:+.1f}], won {e.won}, lost {e.lost}, "
-        f"adjusted p {p_text(e.p_adjusted)}"
+        f"over {escape(found.a)}: {e.difference:+.1f} [{e.low:+.1f}, {e.high:+.1f}]"
+        f"<br>won {e.won}, lost {e.lost}, adjusted p {p_text(e.p_adjusted)}"
     )
 
 

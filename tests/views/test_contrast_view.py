@@ -85,24 +85,34 @@ def test_arms_are_drawn_with_the_contrast_that_they_invite() -> None:
         for name, k in (("<i>a</i>", 63), ("b", 72))
     ]  # fmt: skip
     figure = accuracy_by_arm(reports, found, chance=0.25, caption="machinery <x>")
-    arms, against = figure.data
+    (arms,) = figure.data
     assert list(arms.x) == [63.0, 72.0] and arms.error_x.array[1] == pytest.approx(11.0)
     assert "63 of 100, incomplete" in arms.text[0]
     effect = found[0].estimates[1]
-    assert list(against.y) == ["b"]
+    assert "over" not in arms.y[0] and arms.y[1].startswith("b<br>over ")
     for part in ("+9.0", f"[{effect.low:+.1f}, {effect.high:+.1f}]", "won 12, lost 3", "adjusted p 0.0352"):
-        assert part in against.text[0]
+        assert part in arms.y[1]
     assert "<i>" not in figure.to_json() and "<x>" not in figure.to_json()
 
 
 def test_other_readings_carry_everything_that_a_contrast_needs() -> None:
     found = made(medqa=(60, 12, 3, 25), mmlu=(20, 2, 6, 12))[0]
     stems = StemClusters(threshold=0.8, questions=140, clusters=139, repeated=2, largest=2)
-    variant = Variant(name="mirage", n=140, estimates=found.estimates)
-    table = sensitivity_table([found.model_copy(update={"variants": (variant,), "stems": stems})])
-    assert [row[1:3] for row in table.rows] == [("MIRAGE's scorer", "sets"), ("MIRAGE's scorer", "questions")]
+    turned = tuple(e.model_copy(update={"won": e.lost, "lost": e.won}) for e in found.estimates)
+    variants = tuple(
+        Variant(name=name, n=140, estimates=estimates)
+        for name, estimates in (("strict", found.estimates), ("mirage", turned), ("lenient", found.estimates))
+    )
+    table = sensitivity_table([found.model_copy(update={"variants": variants, "stems": stems})])
+    assert [row[1:3] for row in table.rows] == [
+        ("strict, lenient", "sets"),
+        ("strict, lenient", "questions"),
+        ("MIRAGE's rule", "sets"),
+        ("MIRAGE's rule", "questions"),
+    ]
+    assert [row[5] for row in table.rows] == ["14 / 9", "14 / 9", "9 / 14", "9 / 14"]
     whole = contrasts_table([found], sets=False)
-    assert [row[2:] for row in table.rows] == [row[1:] for row in whole.rows]
+    assert [row[2:] for row in table.rows[:2]] == [row[1:] for row in whole.rows]
     assert table.columns[2:] == whole.columns[1:]
     assert {"n", "won / lost", "points", "95% interval", "p", "adjusted p"} <= set(table.columns)
     assert "2 of 140 questions" in table.caption
