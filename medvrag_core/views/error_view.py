@@ -18,9 +18,8 @@ from medvrag_core.evaluation.paper_taxonomy import (
     SideRow,
 )
 from medvrag_core.evaluation.shares import Share
-from medvrag_core.evaluation.taxonomy import ERROR_CLASSES, ErrorClass, ErrorRow
+from medvrag_core.evaluation.taxonomy import ERROR_CLASSES, ErrorClass, ErrorRow, ErrorTaxonomy
 from medvrag_core.records import Trace
-from medvrag_core.views.figures import ERROR_LABELS
 from medvrag_core.views.tables import HtmlTable, Number
 from medvrag_core.views.theme import BLUE, GRAY, GREEN, ORANGE, PURPLE, ROW_HEIGHT, SKY, VERMILION, titled
 
@@ -28,6 +27,20 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 DASH = "–"
+ERROR_LABELS: dict[ErrorClass, str] = {
+    "retrieval_miss": "Retrieval miss: not among the candidates",
+    "filter_miss": "Filter miss: dropped by the filter",
+    "not_shown": "Not shown: kept, but ranked below the pages shown",
+    "round_drift": "Round drift: lost after a refined query",
+    "misread": "Misread: shown, answer still wrong",
+    "suspect_gold": "Suspect gold: the right option is in doubt",
+    "no_retrieval": "System retrieves nothing",
+    "unlabeled": "No gold page known",
+    "unparsed": "Reply without a readable answer",
+    "truncated": "Reply cut at the token limit",
+    "refused": "Refused by the model",
+    "error": "Ended by an error",
+}
 PAPER_NAMES: dict[PaperClass, str] = {
     "retrieval_miss": "(i) retrieval miss",
     "filter_miss": "(ii) filter miss",
@@ -50,9 +63,14 @@ def share_text(share: Share) -> str:
     >>> share_text(Share(count=3, n=4, share=0.75, low=0.301, high=0.954))
     '75.0% [30.1, 95.4]'
     """
-    if not share.n:
-        return DASH
-    return f"{100 * share.share:.1f}% [{100 * share.low:.1f}, {100 * share.high:.1f}]"
+    return _share(share) if share.n else DASH
+
+
+def taxonomy_table(taxonomy: ErrorTaxonomy, *, caption: str = "") -> HtmlTable:
+    """Error classes with counts, and shares with their intervals."""
+    rows = [[ERROR_LABELS[r.error_class], Number(_errors(r)), Number(_share(r))] for r in taxonomy.rows]
+    columns = ["class", "errors", f"share of {taxonomy.wrong} wrong, 95% interval"]
+    return HtmlTable(columns, rows, caption=caption)
 
 
 def both_taxonomies_table(both: BothTaxonomies, *, caption: str = "") -> HtmlTable:
@@ -262,10 +280,16 @@ def flow_figure(flow: EvidenceFlow, *, caption: str = "") -> go.Figure:
 
 
 def _ours(row: ErrorRow, side: SideRow) -> list[object]:
-    doubted = f" (+{row.suspect} suspect)" if row.suspect else ""
-    share = f"{100 * row.share:.1f}% [{100 * row.low:.1f}, {100 * row.high:.1f}]"
     cells = [*(str(side.found[c]) for c in PAPER_CLASSES), str(side.several), str(side.none)]
-    return [_name(row.error_class), Number(f"{row.count}{doubted}"), Number(share), *map(Number, cells)]
+    return [_name(row.error_class), *map(Number, (_errors(row), _share(row), *cells))]
+
+
+def _errors(row: ErrorRow) -> str:
+    return f"{row.count} (+{row.suspect} suspect)" if row.suspect else str(row.count)
+
+
+def _share(row: Share | ErrorRow) -> str:
+    return f"{100 * row.share:.1f}% [{100 * row.low:.1f}, {100 * row.high:.1f}]"
 
 
 def _caption(both: BothTaxonomies, caption: str) -> str:

@@ -13,28 +13,12 @@ from typing import TYPE_CHECKING
 from medvrag_core.evaluation.latency import LatencyRow
 from medvrag_core.evaluation.retrieval import RetrievalReport
 from medvrag_core.evaluation.rounds import PAPER_ROUNDS, RoundsRow
-from medvrag_core.evaluation.taxonomy import ErrorTaxonomy
 from medvrag_core.records import Page
 from medvrag_core.views.markup import escape
-from medvrag_core.views.theme import BLUE, GRAY, GREEN, ORANGE, PALETTE, PURPLE, VERMILION, titled
+from medvrag_core.views.theme import BLUE, GRAY, ORANGE, PALETTE, titled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-ERROR_LABELS = {
-    "retrieval_miss": "Retrieval miss: not among the candidates",
-    "filter_miss": "Filter miss: dropped by the filter",
-    "not_shown": "Not shown: kept, but ranked below the pages shown",
-    "round_drift": "Round drift: lost after a refined query",
-    "misread": "Misread: shown, answer still wrong",
-    "suspect_gold": "Suspect gold: the right option is in doubt",
-    "no_retrieval": "System retrieves nothing",
-    "unlabeled": "No gold page known",
-    "unparsed": "Reply without a readable answer",
-    "truncated": "Reply cut at the token limit",
-    "refused": "Refused by the model",
-    "error": "Ended by an error",
-}
 
 
 def rounds_distribution(rows: Sequence[RoundsRow], *, paper: bool = True, caption: str = "") -> go.Figure:
@@ -132,35 +116,6 @@ def recall_curve(reports: Mapping[str, RetrievalReport], *, caption: str = "") -
     )
     figure.update_yaxes(title=f"gold pages found (%), mean of {n} questions", range=[0, 102])
     return titled(figure, "Recall by retriever", caption, height=420)
-
-
-def error_taxonomy_bars(taxonomy: ErrorTaxonomy, *, caption: str = "") -> go.Figure:
-    """Wrong answers by the place where the evidence was lost, with 95% intervals of the shares."""
-    import plotly.graph_objects as go
-
-    colors = (VERMILION, ORANGE, PURPLE, GREEN, BLUE)
-    rows = taxonomy.rows
-    figure = go.Figure(
-        go.Bar(
-            x=[100 * r.share for r in rows],
-            y=[ERROR_LABELS[r.error_class] for r in rows],
-            orientation="h",
-            marker_color=[colors[i] if i < len(colors) else GRAY for i in range(len(rows))],
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [100 * (r.high - r.share) for r in rows],
-                "arrayminus": [100 * (r.share - r.low) for r in rows],
-                "color": GRAY,
-            },
-            customdata=[[r.count, 100 * r.low, 100 * r.high] for r in rows],
-            hovertemplate="%{customdata[0]} answers, %{x:.1f}%"
-            " [%{customdata[1]:.1f}, %{customdata[2]:.1f}]<extra></extra>",
-        )
-    )
-    figure.update_xaxes(title=f"share of {taxonomy.wrong} wrong answers (%), with 95% Wilson interval", range=[0, 100])
-    figure.update_yaxes(autorange="reversed", type="category")
-    return titled(figure, "Where wrong answers come from", caption, height=180 + 36 * len(rows))
 
 
 def corpus_overview(pages: Sequence[Page], *, caption: str = "") -> go.Figure:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from medvrag_core.evaluation.latency import LatencyRow
 from medvrag_core.evaluation.retrieval import RetrievalReport
 from medvrag_core.evaluation.scoring import AccuracyReport
-from medvrag_core.evaluation.taxonomy import ErrorTaxonomy
-from medvrag_core.views.figures import ERROR_LABELS
 from medvrag_core.views.markup import escape
 
 
@@ -94,21 +92,6 @@ def retrieval_table(reports: dict[str, RetrievalReport], *, caption: str = "") -
         for name, r in reports.items()
     ]
     columns = ["retriever", "questions", *(f"recall@{k}" for k in ks), "nDCG@10", "MRR"]
-    return HtmlTable(columns, rows, caption=caption)
-
-
-def taxonomy_table(taxonomy: ErrorTaxonomy, *, caption: str = "") -> HtmlTable:
-    """Error classes with counts, shares and intervals."""
-    rows = [
-        [
-            ERROR_LABELS[r.error_class],
-            Number(str(r.count)),
-            Number(_percent(r.share)),
-            Number(f"[{_percent(r.low)}, {_percent(r.high)}]"),
-        ]
-        for r in taxonomy.rows
-    ]
-    columns = ["class", "count", f"share of {taxonomy.wrong} wrong", "95% interval"]
     return HtmlTable(columns, rows, caption=caption)
 
 

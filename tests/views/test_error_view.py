@@ -17,9 +17,10 @@ from medvrag_core.evaluation.paper_taxonomy import (
     page_fates,
 )
 from medvrag_core.evaluation.shares import share_of
-from medvrag_core.evaluation.taxonomy import ErrorRow, ErrorTaxonomy
+from medvrag_core.evaluation.taxonomy import ERROR_CLASSES, ErrorRow, ErrorTaxonomy
 from medvrag_core.records import Outcome, Question, Trace
 from medvrag_core.views.error_view import (
+    ERROR_LABELS,
     both_taxonomies_figure,
     both_taxonomies_table,
     cases_table,
@@ -28,6 +29,7 @@ from medvrag_core.views.error_view import (
     flow_table,
     human_check_table,
     overlap_table,
+    taxonomy_table,
 )
 
 NONE = dict.fromkeys(PAPER_CLASSES, 0)
@@ -76,6 +78,16 @@ def test_both_taxonomies_stand_in_one_table_with_counts_intervals_and_the_printe
     # In none: those that meet no definition, and those to which none can be applied.
     assert ">3</td></tr>" in html
     assert html.count("<tr>") == 1 + 5 + 4
+
+
+def test_the_classes_alone() -> None:
+    html = taxonomy_table(BOTH.ours).html
+    for part in ("share of 10 wrong", "Filter miss: dropped by the filter", ">7 (+2 suspect)<", ">70.0% [40.0, 90.0]<"):
+        assert part in html
+
+
+def test_every_class_has_a_name() -> None:
+    assert set(ERROR_LABELS) == set(ERROR_CLASSES)
 
 
 def test_overlap_and_fates() -> None:

@@ -33,7 +33,6 @@ FIGURES = {
     "rounds_distribution": lambda c: figures.rounds_distribution(ROUNDS, caption=c),
     "latency_bars": lambda c: figures.latency_bars(ROWS, caption=c),
     "recall_curve": lambda c: figures.recall_curve({NAME: RETRIEVAL}, caption=c),
-    "error_taxonomy_bars": lambda c: figures.error_taxonomy_bars(TAXONOMY, caption=c),
     "corpus_overview": lambda c: figures.corpus_overview([PAGE], caption=c),
     "index_sizes": lambda c: figures.index_sizes({NAME: 2_000_000}, caption=c),
     "score_scatter": lambda c: figures.score_scatter([1.0, 2.0], [1.0, 3.0], [NAME, "g"], gold=["g"], caption=c),

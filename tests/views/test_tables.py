@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from medvrag_core.evaluation.latency import LatencyRow
 from medvrag_core.evaluation.retrieval import RetrievalReport
 from medvrag_core.evaluation.scoring import AccuracyReport
-from medvrag_core.evaluation.taxonomy import ErrorRow, ErrorTaxonomy
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import (
     HtmlTable,
@@ -15,7 +14,6 @@ from medvrag_core.views.tables import (
     latency_table,
     retrieval_table,
     seconds,
-    taxonomy_table,
 )
 
 
@@ -61,10 +59,7 @@ def test_latency_stands_beside_the_paper_and_unknown_times_are_dashes() -> None:
     assert html.count(">–</td>") == 5
 
 
-def test_taxonomy_and_retrieval() -> None:
-    row = ErrorRow(error_class="misread", count=3, share=0.75, low=0.3, high=0.95)
-    taxonomy = ErrorTaxonomy(system="x", profile="cpu", n=9, wrong=4, need="any", rows=(row,))
-    assert "share of 4 wrong" in taxonomy_table(taxonomy).html
+def test_retrieval() -> None:
     report = RetrievalReport(n=50, unranked=0, recall={10: 0.61, 100: 0.9}, any_gold={}, ndcg_at_10=0.5, mrr=0.4)
     assert "recall@100" in retrieval_table({"BM25": report}).html
     assert "0.610" in retrieval_table({"BM25": report}).html
