@@ -17,7 +17,7 @@ import yaml
 from medvrag_core.cli.app import app
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.audit.paper import load_paper
-from medvrag_core.evaluation.claim_checks import ClaimsReport, check_claims, measured_value
+from medvrag_core.evaluation.claim_checks import ClaimsReport, below_scale, check_claims, measured_value
 from medvrag_core.evaluation.claims import STATUSES, Claim, Claims, load_claims
 from medvrag_core.evaluation.contrasts import compare_arms, steps
 from medvrag_core.evaluation.cost import cost_report
@@ -294,6 +294,29 @@ def test_only_a_run_of_the_papers_scale_is_compared(claims: Claims, large_run: P
             assert check.problems == (f"stated 'scaled down', the run says '{check.status}'",)
     assert derived["vectors-per-page"].status == "reproduced"
     assert derived["table1-full"].status == "differs"
+
+
+@pytest.mark.parametrize(
+    ("profile", "pages", "questions", "words"),
+    [
+        ("a100", 350_000, 7_045, []),
+        ("a100", 314_999, 7_045, ["314,999 pages, the paper has ~350K"]),
+        ("a100", 350_000, 7_044, ["7,044 questions, the paper has 7,045"]),
+        ("gpu1", 350_000, 7_045, ["filter_model.model is", "reader_model.model is"]),
+        ("cpu", 52, 103, ["encoder.name", "encoder.model", "filter.ranker", "filter_model.model", "reader.name",
+                          "reader_model.model", "52 pages", "103 questions"]),
+    ],
+)  # fmt: skip
+def test_the_papers_scale_is_its_models_its_pages_and_its_questions(
+    tmp_path: Path, profile: str, pages: int, questions: int, words: list[str]
+) -> None:
+    for stage, values in (("corpus_build", {"pages": pages}), ("reasoning_loop", {"n": questions})):
+        draft = begin_stage(tmp_path, stage, load_profile(profile))
+        draft.measure(**values)
+        draft.finish()
+    told = below_scale(tmp_path)
+    assert len(told) == len(words)
+    assert all(text.startswith(word) for text, word in zip(told, words, strict=True))
 
 
 @pytest.mark.parametrize("status", ["reproduced", "differs"])
