@@ -38,7 +38,9 @@ def groups_of(clusters: np.ndarray) -> set[frozenset[int]]:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(WORDS, min_size=1, max_size=12), st.sampled_from([0.5, 0.8, 1.0]))
 def test_agrees_with_comparing_pair_by_pair(texts: list[str], threshold: float) -> None:
-    found = near_duplicates(texts, threshold=threshold)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("medvrag_core.evaluation.near_duplicates._ROWS", 5)
+        found = near_duplicates(texts, threshold=threshold)
     assert groups_of(found) == slowly(texts, threshold)
     turned = near_duplicates(texts[::-1], threshold=threshold)
     assert groups_of(turned[::-1]) == groups_of(found)
