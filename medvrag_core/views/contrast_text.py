@@ -108,6 +108,8 @@ def readings(found: Contrast) -> list[tuple[str, tuple[Effect, ...]]]:
     for variant in found.variants:
         shown = variant.estimates if len(found.sets) > 1 else variant.estimates[1:]
         named.setdefault(shown, []).append(VARIANTS.get(variant.name, variant.name))
+    if len(named) == 1:
+        return [("every reading", effects) for effects in named]
     return [(", ".join(names), effects) for effects, names in named.items()]
 
 

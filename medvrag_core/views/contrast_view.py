@@ -46,8 +46,9 @@ def sensitivity_table(contrasts: Sequence[Contrast], *, caption: str = "") -> Ht
         for effect in effects
     ]
     stems = dict.fromkeys(stems_text(found.stems) for found in contrasts if found.stems)
+    shown = [effect for found in contrasts for _, effects in readings(found) for effect in effects]
     columns = ["comparison", "read as", *_columns(contrasts)]
-    return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, *stems))))
+    return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, *stems, _disagreement(shown)))))
 
 
 def contrast_figure(contrasts: Sequence[Contrast], *, caption: str = "") -> go.Figure:
@@ -150,7 +151,7 @@ def accuracy_by_arm(
             annotation_position="bottom right",
         )
     figure.update_xaxes(title="accuracy (% of questions), with 95% Wilson interval", range=[0, 100])
-    figure.update_yaxes(autorange="reversed", type="category")
+    figure.update_yaxes(range=[len(reports) - 0.4, -0.7], type="category")
     return titled(figure, "Accuracy by arm", caption, height=180 + (ROW_HEIGHT + 20) * len(reports))
 
 
@@ -209,12 +210,18 @@ def _notes(contrasts: Sequence[Contrast]) -> Iterator[str]:
     yield from dict.fromkeys(map(tests_text, contrasts))
     yield from dict.fromkeys(f"equivalence within {found.rules.margin:g} point(s) (TOST)" for found in contrasts)
     yield "detectable: smallest true difference in points found with 80% power"
-    if not all(effect.agree for found in contrasts for effect in (*found.estimates, *found.sets)):
-        yield "* test and bootstrap disagree about 0, the widest interval is shown"
+    yield _disagreement([effect for found in contrasts for effect in (*found.estimates, *found.sets)])
     if any(found.preregistration for found in contrasts):
         yield from dict.fromkeys(f"pre-registration sha256 {found.preregistration}" for found in contrasts)
     else:
         yield "no pre-registration: exploratory"
+
+
+def _disagreement(effects: Sequence[Effect]) -> str:
+    """The footnote to a star, where there is one."""
+    return (
+        "" if all(e.agree for e in effects) else "* test and bootstrap disagree about 0, the widest interval is shown"
+    )
 
 
 def _confidence(contrasts: Sequence[Contrast]) -> str:

@@ -117,6 +117,12 @@ def test_other_readings_carry_everything_that_a_contrast_needs() -> None:
     assert {"n", "won / lost", "points", "95% interval", "p", "adjusted p"} <= set(table.columns)
     assert "2 of 140 questions" in table.caption
     assert sensitivity_table([found]).rows == ()
+    odd = variants[1].model_copy(update={"estimates": tuple(e.model_copy(update={"agree": False}) for e in turned)})
+    starred = sensitivity_table([found.model_copy(update={"variants": (odd,)})])
+    assert starred.rows[0][7].endswith("*") and "* test and bootstrap disagree" in starred.caption
+    assert "*" not in table.caption + whole.caption
+    agreed = found.model_copy(update={"variants": (variants[0], variants[2])})
+    assert [row[1] for row in sensitivity_table([agreed]).rows] == ["every reading"] * 2
 
 
 def test_noise_is_shown_or_how_to_measure_it() -> None:
