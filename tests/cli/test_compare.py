@@ -56,14 +56,14 @@ def outcomes(
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """One run folder, arms ``text`` and ``pages``, 100 questions of one set and 40 of another."""
-    a, b = outcomes(60, 12, 3, 25)
-    more_a, more_b = outcomes(20, 2, 6, 12, of="mmlu")
-    answered(tmp_path / "run", "text", {**a, **more_a})
-    return answered(tmp_path / "run", "pages", {**b, **more_b})
+    for dataset, counts in (("medqa", (60, 12, 3, 25)), ("mmlu", (20, 2, 6, 12))):
+        for system, right in zip(("text", "pages"), outcomes(*counts, of=dataset), strict=True):
+            answered(tmp_path / "run", system, right, dataset=dataset)
+    return tmp_path / "run"
 
 
 def test_bc40_in_full(medvrag: Run, runs: Path) -> None:
-    done = medvrag("compare", runs, runs, "--system", "text", "--other", "pages", "--sets", "prefix", "--json")
+    done = medvrag("compare", runs, runs, "--system", "text", "--other", "pages", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     medqa, mmlu = found["sets"]
@@ -75,22 +75,21 @@ def test_bc40_in_full(medvrag: Run, runs: Path) -> None:
     assert weighted["difference"] == pytest.approx(100 * 5 / 140)
     assert mmlu["p_adjusted"] >= mmlu["p_value"]
     assert found["family"] == "" and not found["same_arm"]
-    text = medvrag("compare", runs, runs, "--system", "text", "--other", "pages", "--sets", "prefix").out
+    text = medvrag("compare", runs, runs, "--system", "text", "--other", "pages").out
     for words in ("macro", "question-weighted", "medqa", "exact McNemar", "TOST", "exploratory", "adj. p"):
         assert words in text
 
 
-def test_one_set_is_the_default(medvrag: Run, runs: Path) -> None:
-    found = json.loads(medvrag("compare", runs, runs, "--system", "text", "--other", "pages", "--json").out)
+def test_questions_without_a_dataset_are_one_set(medvrag: Run, tmp_path: Path) -> None:
+    for system, right in zip(("text", "pages"), outcomes(6, 3, 1, 2), strict=True):
+        run = answered(tmp_path / "run", system, right)
+    found = json.loads(medvrag("compare", run, run, "--system", "text", "--other", "pages", "--json").out)
     assert [e["name"] for e in found["sets"]] == ["all"]
     assert found["estimates"][0]["difference"] == found["estimates"][1]["difference"]
 
 
-def test_sets_go_by_dataset_where_questions_name_one(medvrag: Run, tmp_path: Path) -> None:
-    for dataset, counts in (("medqa", (60, 12, 3, 25)), ("mmlu", (20, 2, 6, 12))):
-        for system, right in zip(("text", "pages"), outcomes(*counts, of=dataset), strict=True):
-            answered(tmp_path / "run", system, right, dataset=dataset)
-    arms = ("compare", tmp_path / "run", tmp_path / "run", "--system", "text", "--other", "pages")
+def test_sets_go_by_dataset_where_questions_name_one(medvrag: Run, runs: Path) -> None:
+    arms = ("compare", runs, runs, "--system", "text", "--other", "pages")
     found = json.loads(medvrag(*arms, "--json").out)
     assert [(e["name"], e["n"]) for e in found["sets"]] == [("medqa", 100), ("mmlu", 40)]
     assert found == json.loads(medvrag(*arms, "--sets", "prefix", "--json").out)
@@ -117,9 +116,8 @@ def test_other_readings_stand_below(medvrag: Run, runs: Path) -> None:
 
 
 def test_a_registered_family(medvrag: Run, runs: Path, tmp_path: Path) -> None:
-    b = outcomes(70, 10, 2, 18)[1]
-    more = outcomes(20, 2, 6, 12, of="mmlu")[1]
-    answered(runs, "loop", {**b, **more})
+    answered(runs, "loop", outcomes(70, 10, 2, 18)[1], dataset="medqa")
+    answered(runs, "loop", outcomes(20, 2, 6, 12, of="mmlu")[1], dataset="mmlu")
     plan = tmp_path / "plan.yaml"
     plan.write_text(
         yaml.safe_dump(
@@ -134,7 +132,7 @@ def test_a_registered_family(medvrag: Run, runs: Path, tmp_path: Path) -> None:
             }
         )
     )
-    arguments = ("compare", runs, runs, "--system", "text", "--other", "pages", "--sets", "prefix")
+    arguments = ("compare", runs, runs, "--system", "text", "--other", "pages")
     found = json.loads(medvrag(*arguments, "--preregistration", plan, "--json").out)
     assert (found["family"], found["adjustment"], found["family_size"]) == ("components", "holm", 2)
     assert found["preregistration"] == sha256(plan.read_bytes()).hexdigest()

@@ -21,6 +21,11 @@ def test_exact_test_on_flips_between_published_predictions(won: int, lost: int, 
     assert mcnemar(won, lost) == pytest.approx(p, abs=6e-3 if p == 0.24 else 6e-4)
 
 
+@pytest.mark.parametrize(("won", "lost"), [(200, 43), (189, 34)], ids=["PubMedQA GPT-3.5", "PubMedQA GPT-4"])
+def test_flips_that_leave_no_doubt(won: int, lost: int) -> None:
+    assert 0 < mcnemar(won, lost) < 1e-24
+
+
 @given(won=st.integers(0, 60), lost=st.integers(0, 60))
 def test_exact_test_agrees_with_statsmodels_and_is_symmetric(won: int, lost: int) -> None:
     assert mcnemar(won, lost) == pytest.approx(float(reference_mcnemar([[0, won], [lost, 0]], exact=True).pvalue))
