@@ -3,12 +3,12 @@
 On a text set in BEIR layout (``corpus.jsonl.gz``, ``queries.jsonl.gz``, ``qrels/<split>.tsv.gz``), every document
 one chunk of title and text:
 
-    python -P benchmarks/text_arms.py --data DIR --work runs/scifact --limit 100 --documents 2000
+    python benchmarks/text_arms.py --data DIR --work runs/scifact --limit 100 --documents 2000
 
 A smaller corpus is easier: with ``--documents`` it is what the chosen queries need, filled up in order of the file.
 On the pages of a run, a page standing where its best chunk does, with BM25 over whole pages beside:
 
-    python -P benchmarks/text_arms.py --run runs/articles --queries questions.jsonl --qrels qrels/questions.tsv
+    python benchmarks/text_arms.py --run runs/articles --queries questions.jsonl --qrels qrels/questions.tsv
 
 ``--arm`` adds an arm (text_bge and others need their weights) or, for pages, any retriever of ``medvrag retrieve``.
 """
