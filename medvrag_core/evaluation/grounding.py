@@ -47,7 +47,7 @@ class GroundingRow(Record):
     citing: Share = Field(description="answers that name at least one page, sent or not")
     only_sent: Share = Field(description="answers that name pages, all of which were sent")
     foreign: Share = Field(description="answers that name a page that was never sent")
-    labeled: int = Field(description="answers to questions with gold pages")
+    labeled: int = Field(description="answers to questions whose relevant pages are known, none among them")
     supported: Share = Field(description="of these, answers that cite a gold page that was sent")
     precision: Ratio = Field(
         description="gold pages among all pages named by labeled answers that cite, foreign ones too"
@@ -115,11 +115,11 @@ def grounding_report(
 class _Answer:
     right: bool
     cited: AnswerCitations
-    gold: AbstractSet[str]
+    gold: AbstractSet[str] | None
 
     @property
     def hits(self) -> int:
-        return sum(page in self.gold for page in self.cited.sent)
+        return sum(page in (self.gold or ()) for page in self.cited.sent)
 
     @property
     def named(self) -> int:
@@ -127,7 +127,8 @@ class _Answer:
 
 
 def _row(group: Group, answers: Sequence[_Answer], settings: EvaluationSettings) -> GroundingRow:
-    labeled = [a for a in answers if a.gold]
+    labeled = [a for a in answers if a.gold is not None]
+    with_gold = [a for a in labeled if a.gold]
     citing = [a for a in labeled if a.named]
 
     def share(count: int, n: int) -> Share:
@@ -142,5 +143,5 @@ def _row(group: Group, answers: Sequence[_Answer], settings: EvaluationSettings)
         labeled=len(labeled),
         supported=share(sum(a.hits > 0 for a in labeled), len(labeled)),
         precision=ratio_of([a.hits for a in citing], [a.named for a in citing], settings),
-        recall=ratio_of([a.hits for a in labeled], [len(a.gold) for a in labeled], settings),
+        recall=ratio_of([a.hits for a in with_gold], [len(a.gold or ()) for a in with_gold], settings),
     )

@@ -104,8 +104,8 @@ class PageFate(Record):
     paper: tuple[PaperClass, ...]
 
 
-def paper_classes(trace: Trace, relevant: AbstractSet[str]) -> tuple[PaperClass, ...] | None:
-    """The paper's definitions that a wrong answer meets; ``None`` without gold pages or without retrieval.
+def paper_classes(trace: Trace, relevant: AbstractSet[str] | None) -> tuple[PaperClass, ...] | None:
+    """The paper's definitions that a wrong answer meets; ``None`` without labels or without retrieval.
 
     The definitions as printed, and how each is read off a trace:
 
@@ -126,7 +126,7 @@ def paper_classes(trace: Trace, relevant: AbstractSet[str]) -> tuple[PaperClass,
     """
     if score(trace):
         raise MedvragError(f"question '{trace.question.id}' was answered right", way_out="classify wrong answers only")
-    if furthest(trace, relevant) is None:
+    if relevant is None or furthest(trace, relevant) is None:
         return None
     found = _definitions_met([gold_by_stage(r, relevant) for r in trace.rounds])
     return found if trace.outcome == "answered" else tuple(name for name in found if name != "misread")

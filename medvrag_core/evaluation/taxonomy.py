@@ -80,7 +80,7 @@ class ErrorTaxonomy(Record):
 
 
 def classify_error(
-    trace: Trace, relevant: AbstractSet[str], *, need: Literal["any", "all"] = "any", suspect: bool = False
+    trace: Trace, relevant: AbstractSet[str] | None, *, need: Literal["any", "all"] = "any", suspect: bool = False
 ) -> ErrorClass:
     """The class of one wrong answer.
 
@@ -90,7 +90,8 @@ def classify_error(
     2. ``suspect_gold``: the question's gold option is in doubt. It comes before the evidence, since the answer may be
        right, and gold pages were chosen to support the option that is in doubt. What the class would be otherwise is
        counted beside it (:attr:`ErrorRow.suspect`);
-    3. ``unlabeled`` (no gold page is known), ``no_retrieval`` (no candidates in any round): nothing to follow;
+    3. ``unlabeled`` (nobody said which pages are relevant), ``no_retrieval`` (no candidates in any round): nothing to
+       follow;
     4. the place where the gold page was lost, or ``misread`` where it was not:
 
        - ``retrieval_miss``: in no round among the candidates of Stage 1 (top N1);
@@ -107,7 +108,8 @@ def classify_error(
     Parameters
     ----------
     trace : a trace that does not end in the gold option
-    relevant : gold page ids
+    relevant : gold page ids; none of them where pages were judged and none was relevant, which is a retrieval miss;
+        ``None`` where no page was judged
     need : ``any``: judge by the gold page that came furthest (as the paper does); ``all``: by the
         one that was lost first, for questions that need several pages
     suspect : the gold option of the question is in doubt
@@ -122,24 +124,24 @@ def classify_error(
         return trace.outcome
     if suspect:
         return "suspect_gold"
-    if not relevant:
+    if relevant is None:
         return "unlabeled"
     place = furthest(trace, relevant, need=need)
     return "no_retrieval" if place is None else ERROR_CLASSES[place]
 
 
-def furthest(trace: Trace, relevant: AbstractSet[str], *, need: Literal["any", "all"] = "any") -> Reached | None:
-    """How far the evidence of a question came, right or wrong; ``None`` without gold pages or without retrieval.
+def furthest(trace: Trace, relevant: AbstractSet[str] | None, *, need: Literal["any", "all"] = "any") -> Reached | None:
+    """How far the evidence of a question came, right or wrong; ``None`` without labels or without retrieval.
 
     Parameters
     ----------
     need : ``any``: the gold page that came furthest; ``all``: the one that was lost first
     """
-    if not relevant or not any(r.stage1 or r.filter.kept or r.shown for r in trace.rounds):
+    if relevant is None or not any(r.stage1 or r.filter.kept or r.shown for r in trace.rounds):
         return None
     rounds = [gold_by_stage(r, relevant) for r in trace.rounds]
     reached = [reached_by(page, rounds) for page in relevant]
-    return max(reached) if need == "any" else min(reached)
+    return (max if need == "any" else min)(reached, default=Reached.NOT_FOUND)
 
 
 def error_classes(
@@ -172,7 +174,8 @@ def error_taxonomy(
     Parameters
     ----------
     traces : one a question, all of one system and settings
-    relevant : question id to gold pages; without it the gold pages of the questions are used
+    relevant : question id to gold pages, a question that is missing is not labeled; without it the gold pages of the
+        questions are used
     need : see :func:`classify_error`
     suspect : question id to the reason why its gold option is in doubt, the kind of reason in front of a colon;
         questions without a trace are no matter
@@ -209,9 +212,12 @@ def error_taxonomy(
     )
 
 
-def gold_of(trace: Trace, relevant: Mapping[str, AbstractSet[str]] | None) -> AbstractSet[str]:
-    """Gold pages of a question: those of ``relevant`` where it is given, else the question's own."""
-    return frozenset(trace.question.gold_pages) if relevant is None else relevant.get(trace.question.id, frozenset())
+def gold_of(trace: Trace, relevant: Mapping[str, AbstractSet[str]] | None) -> AbstractSet[str] | None:
+    """Gold pages of a question: those of ``relevant`` where it is given, else the question's own.
+
+    ``None``: not labeled. An empty set of ``relevant`` says that pages were judged and none was relevant.
+    """
+    return frozenset(trace.question.gold_pages) or None if relevant is None else relevant.get(trace.question.id)
 
 
 class GoldByStage(NamedTuple):
@@ -242,7 +248,7 @@ def reached_by(page: str, rounds: Sequence[GoldByStage]) -> Reached:
     last = rounds[-1]
     if page in last.shown:
         return Reached.SHOWN
-    if any(page in r.shown or (page in r.kept and page not in last.kept) for r in rounds[:-1]):
+    if any(page in r.shown or (page in r.kept and page not in last.kept) for r in rounds):
         return Reached.DRIFTED
     if page in last.kept:
         return Reached.NOT_SHOWN

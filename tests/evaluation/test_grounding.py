@@ -117,6 +117,13 @@ def test_a_foreign_page_that_is_gold_supports_nothing(make_trace: MakeTrace) -> 
     assert (row.supported.count, row.precision.hits, row.foreign.count) == (0, 0, 1)
 
 
+def test_without_a_relevant_page_nothing_supports_and_nothing_can_be_recalled(make_trace: MakeTrace) -> None:
+    traces = [saying(make_trace("q1", rounds=[showing(X)]), X), saying(make_trace("q2", rounds=[showing(X)]), X)]
+    row = grounding_report(traces, {"q1": frozenset()}).rows[0]
+    assert (row.answers, row.labeled, row.supported.n, row.supported.count) == (2, 1, 1, 0)
+    assert (row.precision.total, row.recall.total) == (1, 0)
+
+
 def test_questions_that_ended_without_a_round_cite_nothing(make_trace: MakeTrace) -> None:
     failed = make_trace("q1", None, outcome="error", rounds=[])
     assert answer_citations(failed).sent == ()

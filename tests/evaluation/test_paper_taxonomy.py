@@ -73,7 +73,7 @@ def test_the_printed_definitions_are_applied_to_the_letter(make_trace: MakeTrace
             with pytest.raises(MedvragError, match="answered right"):
                 paper_classes(trace, {G})
             continue
-        found = paper_classes(trace, set(trace.question.gold_pages))
+        found = paper_classes(trace, set(trace.question.gold_pages) or None)
         if found is None:
             assert not trace.question.gold_pages or not any(r.stage1 for r in trace.rounds)
         else:
@@ -91,7 +91,7 @@ def test_the_report_counts_every_error_and_both_taxonomies_cross(
     paper = both.paper
     rows = {row.paper_class: row for row in paper.rows}
     wrong = [t for t in traces if not t.correct]
-    judged = [f for t in wrong if (f := paper_classes(t, set(t.question.gold_pages))) is not None]
+    judged = [f for t in wrong if (f := paper_classes(t, set(t.question.gold_pages) or None)) is not None]
     assert (paper.wrong, paper.unjudged) == (len(wrong), len(wrong) - len(judged))
     assert sum(r.alone for r in paper.rows) + paper.several.count + paper.none.count == len(judged)
     assert {r.found.n for r in paper.rows} == {paper.several.n} == {paper.none.n} == {len(judged)}
@@ -121,6 +121,10 @@ def test_the_definitions_neither_exclude_each_other_nor_cover_every_error() -> N
     assert paper["dropped",] == ("retrieval_miss", "filter_miss")  # one round: a filter miss is a retrieval miss
     assert paper["kept",] == ()  # rank 11 to 100: no class at all
     assert paper["shown", "dropped"] == ("filter_miss", "misread", "round_drift")
+
+
+def test_no_relevant_page_at_all_is_none_in_the_top_100(make_trace: MakeTrace) -> None:
+    assert paper_classes(make_trace("q", "B", rounds=[STAGES["shown"]]), set()) == ("retrieval_miss",)
 
 
 def test_what_the_paper_prints_stands_beside(make_trace: MakeTrace) -> None:

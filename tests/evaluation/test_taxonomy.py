@@ -45,7 +45,7 @@ def test_the_class_is_the_place_where_the_page_was_lost(make_trace: MakeTrace, r
 
 
 def test_other_wrong_outcomes(make_trace: MakeTrace) -> None:
-    assert classify_error(make_trace("q", "B"), set()) == "unlabeled"
+    assert classify_error(make_trace("q", "B"), None) == "unlabeled"
     assert classify_error(make_trace("q", None), {G}) == "unparsed"
     assert classify_error(make_trace("q", None, outcome="error"), {G}) == "error"
     with pytest.raises(MedvragError, match="answered right"):
@@ -78,20 +78,20 @@ def test_every_wrong_answer_has_exactly_one_class(make_trace: MakeTrace, cases: 
 ends = st.sampled_from(
     [("A", None), ("B", None), (None, "unparsed"), (None, "truncated"), (None, "refused"), (None, "error")]
 )
-wholes = st.tuples(st.lists(stages, max_size=3), ends, st.sets(st.sampled_from([G, H])), st.booleans())
+wholes = st.tuples(st.lists(stages, max_size=3), ends, st.none() | st.sets(st.sampled_from([G, H])), st.booleans())
 
 
-def _all_that_hold(trace: Trace, gold: set[str], suspect: bool) -> set[str]:
+def _all_that_hold(trace: Trace, gold: set[str] | None, suspect: bool) -> set[str]:
     """Every class whose description holds, each written out by itself and in full; one gold page at most."""
     sets = [({h.page_id for h in r.stage1}, set(r.filter.kept), set(r.shown)) for r in trace.rounds]
     answered = trace.outcome == "answered"
-    traced = answered and not suspect and bool(gold) and any(found for found, _, _ in sets)
-    found, kept, shown = ([bool(gold & s[stage]) for s in sets] for stage in range(3))
+    traced = answered and not suspect and gold is not None and any(found for found, _, _ in sets)
+    found, kept, shown = ([bool((gold or set()) & s[stage]) for s in sets] for stage in range(3))
     seen_before = any(s or (k and not kept[-1]) for s, k in zip(shown[:-1], kept[:-1], strict=True))
     holds = {
         "suspect_gold": answered and suspect,
-        "unlabeled": answered and not suspect and not gold,
-        "no_retrieval": answered and not suspect and bool(gold) and not traced,
+        "unlabeled": answered and not suspect and gold is None,
+        "no_retrieval": answered and not suspect and gold is not None and not traced,
         "retrieval_miss": traced and not any(found),
         "filter_miss": traced and any(found) and not any(kept),
         "not_shown": traced and kept[-1] and not any(shown),
@@ -108,7 +108,7 @@ def test_the_classes_exclude_each_other_and_leave_nothing_out(make_trace: MakeTr
     rounds, (label, outcome), gold, suspect = whole
     if label == "A":
         return
-    gold = set(sorted(gold)[:1])
+    gold = None if gold is None else set(sorted(gold)[:1])
     trace = make_trace("q", label, rounds=rounds, outcome=outcome)
     assert _all_that_hold(trace, gold, suspect) == {classify_error(trace, gold, suspect=suspect)}
 
@@ -121,7 +121,7 @@ def test_counts_are_those_of_the_wrong_answers_and_doubt_hides_nothing(
     traces, gold, suspect = [], {}, {"elsewhere": "no trace"}
     for i, (rounds, (label, outcome), pages_, doubt) in enumerate(cases):
         traces.append(make_trace(f"q{i}", label, rounds=rounds, outcome=outcome))
-        gold[f"q{i}"] = pages_
+        gold |= {} if pages_ is None else {f"q{i}": pages_}
         suspect |= {f"q{i}": f"reason {i % 2}"} if doubt else {}
     classes = error_classes(traces, gold, need=need, suspect=suspect)
     assert list(classes) == [t.question.id for t in traces if not score(t)]
@@ -152,7 +152,7 @@ def test_doubt_in_the_gold_comes_before_the_place_where_its_page_was_lost(make_t
 def test_evidence_of_right_answers_is_followed_too(make_trace: MakeTrace) -> None:
     assert furthest(make_trace("q", "A", rounds=[([X], [X], [X])]), {G}) is Reached.NOT_FOUND
     assert furthest(make_trace("q", "A", rounds=[([G], [G], [G])]), {G, H}) is Reached.SHOWN
-    assert furthest(make_trace("q", "A", rounds=[([G], [G], [G])]), set()) is None
+    assert furthest(make_trace("q", "A", rounds=[([G], [G], [G])]), None) is None
     assert furthest(make_trace("q", "A"), {G}) is None
 
 
@@ -162,6 +162,13 @@ def test_needing_all_pages_never_moves_an_error_downstream(make_trace: MakeTrace
     trace = make_trace("q", "B", rounds=rounds)
     place = {need: ERROR_CLASSES.index(classify_error(trace, {G, H}, need=need)) for need in ("any", "all")}
     assert place["all"] <= place["any"]
+
+
+def test_a_question_whose_judged_pages_are_all_irrelevant_lost_its_evidence_in_retrieval(make_trace: MakeTrace) -> None:
+    traces = [make_trace("q", "B", rounds=[([X], [X], [X])])]
+    for need in ("any", "all"):
+        assert error_classes(traces, {"q": frozenset()}, need=need) == {"q": "retrieval_miss"}
+        assert error_classes(traces, {}, need=need) == error_classes(traces, need=need) == {"q": "unlabeled"}
 
 
 def test_labels_from_outside_win_over_those_of_the_questions(make_trace: MakeTrace) -> None:
