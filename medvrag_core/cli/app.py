@@ -18,7 +18,19 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from medvrag_core.cli import audit, benchmarks, best, calibration, calls, claims, compare, cost, retrieval, score
+from medvrag_core.cli import (
+    audit,
+    benchmarks,
+    best,
+    calibration,
+    calls,
+    claims,
+    compare,
+    cost,
+    errors,
+    retrieval,
+    score,
+)
 from medvrag_core.errors import InputError, MedvragError, NotBuiltError
 from medvrag_core.models.secrets import refuse_keys
 from medvrag_core.profiles.load import load_profile
@@ -47,6 +59,7 @@ app.command("plan")(compare.plan)
 app.command("cost")(cost.cost)
 app.command("claims")(claims.claims)
 app.command("calibration")(calibration.calibration)
+app.command("errors")(errors.errors)
 
 SourceOption = Annotated[Path | None, typer.Option(help="Folder of PDFs (searched in depth).")]
 ProfileOption = Annotated[str | None, typer.Option(help="Profile name or YAML file. Default: the run's own, else cpu.")]

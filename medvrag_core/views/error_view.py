@@ -48,27 +48,41 @@ PAPER_NAMES: dict[PaperClass, str] = {
     "round_drift": "(iv) round drift",
 }
 _SHIFT = 0.16
-_PLACES: dict[Place, tuple[str, str]] = {
-    "shown": ("shown in the last round", BLUE),
-    "drifted": ("lost after a refined query", GREEN),
-    "not_shown": ("kept, not shown", PURPLE),
-    "dropped": ("dropped by the filter", ORANGE),
-    "not_found": ("not among the candidates", VERMILION),
+PLACE_LABELS: dict[Place, str] = {
+    "shown": "shown in the last round",
+    "drifted": "lost after a refined query",
+    "not_shown": "kept, not shown",
+    "dropped": "dropped by the filter",
+    "not_found": "not among the candidates",
+}
+_COLORS: dict[Place, str] = {
+    "shown": BLUE,
+    "drifted": GREEN,
+    "not_shown": PURPLE,
+    "dropped": ORANGE,
+    "not_found": VERMILION,
 }
 
 
-def share_text(share: Share) -> str:
+def share_text(share: Share | ErrorRow) -> str:
     """A share in per cent with its interval; a dash where there is nothing to take a share of.
 
     >>> share_text(Share(count=3, n=4, share=0.75, low=0.301, high=0.954))
     '75.0% [30.1, 95.4]'
     """
-    return _share(share) if share.n else DASH
+    if isinstance(share, Share) and not share.n:
+        return DASH
+    return f"{100 * share.share:.1f}% [{100 * share.low:.1f}, {100 * share.high:.1f}]"
+
+
+def errors_text(row: ErrorRow) -> str:
+    """A count, with the suspect questions that would stand in the class if their gold option held."""
+    return f"{row.count} (+{row.suspect} suspect)" if row.suspect else str(row.count)
 
 
 def taxonomy_table(taxonomy: ErrorTaxonomy, *, caption: str = "") -> HtmlTable:
     """Error classes with counts, and shares with their intervals."""
-    rows = [[ERROR_LABELS[r.error_class], Number(_errors(r)), Number(_share(r))] for r in taxonomy.rows]
+    rows = [[ERROR_LABELS[r.error_class], Number(errors_text(r)), Number(share_text(r))] for r in taxonomy.rows]
     columns = ["class", "errors", f"share of {taxonomy.wrong} wrong, 95% interval"]
     return HtmlTable(columns, rows, caption=caption)
 
@@ -220,7 +234,7 @@ def flow_table(flow: EvidenceFlow, *, caption: str = "") -> HtmlTable:
     """Questions by the place that their evidence reached, and how they ended."""
     rows = [
         [
-            f"gold page {_PLACES[row.place][0]}",
+            f"gold page {PLACE_LABELS[row.place]}",
             Number(str(row.right.n)),
             Number(str(row.right.count)),
             Number(str(row.wrong)),
@@ -247,10 +261,10 @@ def flow_figure(flow: EvidenceFlow, *, caption: str = "") -> go.Figure:
     shown_ends = {name: count for name, count in ends.items() if count}
     first = 1 + len(rows)
     place_of = {name: first + k for k, name in enumerate(shown_ends)}
-    links = [(0, 1 + k, row.right.n, _PLACES[row.place][1]) for k, row in enumerate(rows)]
+    links = [(0, 1 + k, row.right.n, _COLORS[row.place]) for k, row in enumerate(rows)]
     for k, row in enumerate(rows):
         parts = {"right": row.right.count, "wrong": row.wrong, "no answer": row.unanswered}
-        links += [(1 + k, place_of[name], count, _PLACES[row.place][1]) for name, count in parts.items() if count]
+        links += [(1 + k, place_of[name], count, _COLORS[row.place]) for name, count in parts.items() if count]
     end_colors = {"right": SKY, "wrong": VERMILION, "no answer": GRAY}
     figure = go.Figure(
         go.Sankey(
@@ -258,10 +272,10 @@ def flow_figure(flow: EvidenceFlow, *, caption: str = "") -> go.Figure:
             node={
                 "label": [
                     f"{flow.n} questions",
-                    *(f"{_PLACES[row.place][0]}: {row.right.n}" for row in rows),
+                    *(f"{PLACE_LABELS[row.place]}: {row.right.n}" for row in rows),
                     *(f"{name}: {count}" for name, count in shown_ends.items()),
                 ],
-                "color": [GRAY, *(_PLACES[row.place][1] for row in rows), *(end_colors[name] for name in shown_ends)],
+                "color": [GRAY, *(_COLORS[row.place] for row in rows), *(end_colors[name] for name in shown_ends)],
                 "pad": 22,
                 "thickness": 16,
                 "line": {"width": 0},
@@ -281,15 +295,7 @@ def flow_figure(flow: EvidenceFlow, *, caption: str = "") -> go.Figure:
 
 def _ours(row: ErrorRow, side: SideRow) -> list[object]:
     cells = [*(str(side.found[c]) for c in PAPER_CLASSES), str(side.several), str(side.none)]
-    return [_name(row.error_class), *map(Number, (_errors(row), _share(row), *cells))]
-
-
-def _errors(row: ErrorRow) -> str:
-    return f"{row.count} (+{row.suspect} suspect)" if row.suspect else str(row.count)
-
-
-def _share(row: Share | ErrorRow) -> str:
-    return f"{100 * row.share:.1f}% [{100 * row.low:.1f}, {100 * row.high:.1f}]"
+    return [_name(row.error_class), *map(Number, (errors_text(row), share_text(row), *cells))]
 
 
 def _caption(both: BothTaxonomies, caption: str) -> str:

@@ -22,18 +22,21 @@ _GROUPS: dict[Group, tuple[str, str]] = {
     "right": ("right answers", BLUE),
     "wrong": ("wrong answers", ORANGE),
 }
-_SHARES = {
+CITATION_LABELS = {
     "citing": "name a page",
-    "only_sent": "name only pages that were sent",
-    "foreign": "name a page that was never sent",
+    "only_sent": "name only pages sent",
+    "foreign": "name a page never sent",
     "supported": "cite a gold page",
 }
+"""Shares of a :class:`~medvrag_core.evaluation.grounding.GroundingRow` in words."""
 
 
 def grounding_table(report: GroundingReport, *, caption: str = "") -> HtmlTable:
     """One column a group of answers; shares with count and interval, precision and recall over pages."""
     rows: list[list[object]] = [["answers", *(Number(str(row.answers)) for row in report.rows)]]
-    rows += [[text, *(Number(_counted(getattr(r, name))) for r in report.rows)] for name, text in _SHARES.items()]
+    rows += [
+        [text, *(Number(_counted(getattr(r, name))) for r in report.rows)] for name, text in CITATION_LABELS.items()
+    ]
     rows += [
         [text, *(Number(_ratio(getattr(r, name))) for r in report.rows)]
         for name, text in (
@@ -53,7 +56,7 @@ def grounding_figure(report: GroundingReport, *, caption: str = "") -> go.Figure
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    names = list(_SHARES)
+    names = list(CITATION_LABELS)
     groups = [row for row in report.rows if row.group != "all"]
     for place, row in enumerate(groups):
         title, color = _GROUPS[row.group]
@@ -78,7 +81,7 @@ def grounding_figure(report: GroundingReport, *, caption: str = "") -> go.Figure
     figure.update_yaxes(
         range=[len(names) - 0.5, -0.5],
         tickvals=list(range(len(names))),
-        ticktext=list(_SHARES.values()),
+        ticktext=list(CITATION_LABELS.values()),
         showgrid=False,
         zeroline=False,
         title="",

@@ -1,0 +1,53 @@
+"""The verb ``errors``: where wrong answers come from, and what answers cite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medvrag_core.cli.cost import _asked
+from medvrag_core.profiles.load import load_profile
+from medvrag_core.runs.workspace import Workspace
+from medvrag_core.settings import EvaluationSettings
+
+
+def errors(
+    run_: Annotated[Path, typer.Option("--run", help="Folder of a finished run.")],
+    system: Annotated[str, typer.Option(help="The arm.")] = "medvrag",
+    suspect: Annotated[
+        Path | None, typer.Option(help="JSON lines with id and reason: questions whose gold option is in doubt.")
+    ] = None,
+    relevant: Annotated[Path | None, typer.Option(help="Relevance labels in place of gold pages.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="JSON lines with id, error_class and rater: classes given by hand.")
+    ] = None,
+    rater: Annotated[str | None, typer.Option(help="Whose classes, where --labels holds several raters'.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")] = False,
+) -> None:
+    """Classify wrong answers, by classes that exclude each other and by the paper's; and check what answers cite.
+
+    Example:
+
+        medvrag errors --run runs/mine --system page_single
+    """
+    from medvrag_core.evaluation.error_labels import read_error_labels, suspect_questions
+    from medvrag_core.evaluation.error_report import error_report
+    from medvrag_core.evaluation.relevance_labels import as_gold, read_labels
+    from medvrag_core.views.error_text import error_report_text
+
+    workspace = Workspace(run_)
+    traces = _asked(workspace, system)
+    judged = None if relevant is None else as_gold(read_labels(relevant))
+    saved = workspace.profile
+    report = error_report(
+        traces,
+        None
+        if judged is None
+        else {i: {page for page, grade in pages.items() if grade} for i, pages in judged.items()},
+        suspect=suspect_questions([trace.question for trace in traces], suspect or ""),
+        labels=() if labels is None else read_error_labels(labels, rater=rater),
+        settings=load_profile(str(saved)).evaluation if saved.is_file() else EvaluationSettings(),
+    )
+    typer.echo(report.model_dump_json(indent=1) if as_json else error_report_text(report))
