@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
@@ -32,6 +33,7 @@ _REFERENCE = re.compile(
 _WORDS_PER_REFERENCE = 60
 _ROUND = re.compile(r"^\s*\[Round \d+\]\s*", re.IGNORECASE)
 _SOURCE = re.compile(r"\s*\(page ([^\s()]{1,120})\)\s*$")
+_QUOTED = re.compile(r'[^"\n]{1,400} \(page [^\s()]{1,120}\)')
 _CELL_WORDS = 6
 QUESTION_CONTEXT = "context"
 """Stands for a page id in passages out of the text that comes with a question; no page has an id without ``#p``."""
@@ -113,8 +115,22 @@ def bank_passages(bank: MemoryBank) -> list[Passage]:
     >>> [(p.page_id, p.text) for p in bank_passages(bank)]
     [('PMC1#p3', 'Screen at 5 years')]
     """
+    return _findings(bank.key_findings)
+
+
+def history_passages(history: str) -> list[Passage]:
+    """What the plain history of earlier rounds quotes from pages; its queries and notes are no evidence.
+
+    >>> told = 'Query of round 1: dose? Reply of round 1: ‹notes>{"findings": ["5 mg daily (page P1#p2)"], "note": "?"}'
+    >>> [(p.page_id, p.text) for p in history_passages(told)]
+    [('P1#p2', '5 mg daily')]
+    """
+    return _findings(_QUOTED.findall(history))
+
+
+def _findings(texts: Iterable[str]) -> list[Passage]:
     out = []
-    for number, finding in enumerate(bank.key_findings, 1):
+    for number, finding in enumerate(texts, 1):
         text = _ROUND.sub("", finding)
         source = _SOURCE.search(text)
         page_id = source.group(1) if source else "memory bank"
@@ -123,11 +139,6 @@ def bank_passages(bank: MemoryBank) -> list[Passage]:
             _passage(page_id, "finding", text[: source.start()] if source else text, "", 1_000_000 + 100 * number)
         )
     return out
-
-
-def history_passages(history: str) -> list[Passage]:
-    """Sentences of the plain history of earlier rounds, which stand for no page."""
-    return [replace(passage, kind="finding") for passage in split_text(history, "history")]
 
 
 @lru_cache(maxsize=512)
