@@ -90,6 +90,7 @@ class Contrast(Record):
     n: int
     runs_a: int
     runs_b: int
+    scorer: str = Field("strict", description="rule by which answers were read; only strict is a result")
     estimates: tuple[Effect, ...] = Field(description="macro, then question_weighted")
     sets: tuple[Effect, ...]
     rules: Rules

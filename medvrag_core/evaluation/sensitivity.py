@@ -36,7 +36,7 @@ def with_variants(
 ) -> list[Contrast]:
     """The contrasts of ``compare`` under ``scorer``, each with its variants.
 
-    ``answered`` is left out where no question was answered by all.
+    ``answered`` goes by the strict scorer, and is left out where no question was answered by all.
 
     Raises
     ------
@@ -56,6 +56,7 @@ def with_variants(
     return [
         whole.model_copy(
             update={
+                "scorer": scorer,
                 "stems": counted,
                 "variants": tuple(
                     Variant(name=name, n=contrasts[place].n, estimates=contrasts[place].estimates)

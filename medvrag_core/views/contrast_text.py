@@ -46,6 +46,8 @@ def contrast_text(found: Contrast) -> str:
         ),
         tests_text(found),
     ]
+    if found.scorer != "strict":
+        lines.append(f"scorer {plain(found.scorer)}: to lay beside the strict one, no result")
     if not all(e.agree for e in (*found.estimates, *found.sets)):
         lines.append("* test and bootstrap disagree about 0; the widest interval is shown")
     lines += [

@@ -39,6 +39,8 @@ def test_run_writes_the_report_and_one_trace_a_question(finished: Path) -> None:
     assert report["unparsed_rate"] == 0.0
     assert report["recall_at_10"] == 1.0
     assert {"recall_at_100", "seconds_per_question", "rounds"} <= report.keys()
+    assert report["scorers"]["strict"]["accuracy"] == report["accuracy"] and "mirage_gap" in report["scorers"]
+    assert len((finished / "systems/medvrag/outcomes.jsonl").read_text().splitlines()) == 3
     assert len(list((finished / "systems/medvrag/traces").glob("*.json"))) == 3
 
 

@@ -113,6 +113,8 @@ def test_other_readings_stand_below(medvrag: Run, runs: Path) -> None:
         assert words in text, words
     mirage = json.loads(medvrag(*arms, "--scorer", "mirage", "--json").out)
     assert mirage["estimates"] == by_name["mirage"]["estimates"]
+    assert (found["scorer"], mirage["scorer"]) == ("strict", "mirage")
+    assert "scorer mirage: " in medvrag(*arms, "--scorer", "mirage").out and "no result" not in text
 
 
 def test_a_registered_family(medvrag: Run, runs: Path, tmp_path: Path) -> None:
