@@ -42,7 +42,7 @@ class StageRow(Record):
 
 
 class StageRank(Record):
-    """How high a stage ranks gold pages, in round 1."""
+    """How high a stage ranks gold pages, in round 1 and down to its last depth."""
 
     stage: Stage
     ndcg_at_10: Estimate
@@ -112,11 +112,11 @@ def stage_recall(
     looked = {t.question.id: t.rounds[:1] if rounds == "first" else t.rounds for t in traces if t.question.id in gold}
     rows, ranks = [], []
     for stage in STAGES:
-        for k in depths[stage]:
+        for k in sorted(depths[stage]):
             found = {question: first_pages(stage, of, k) for question, of in looked.items()}
             rows.append(_row(stage, k, found, gold, labels, settings))
         if rounds == "first":
-            scores = question_scores({q: first_pages(stage, of) for q, of in looked.items()}, gold, ks=())
+            scores = question_scores(found, gold, ks=())
             ndcg, mrr = (mean_of(scores.values[name], settings) for name in ("nDCG@10", "MRR"))
             ranks.append(StageRank(stage=stage, ndcg_at_10=ndcg, mrr=mrr))
     return StageRecall(
@@ -145,10 +145,18 @@ def with_labels(traces: Sequence[Trace], labels: Gold) -> list[Trace]:
     ]
 
 
-def first_pages(stage: Stage, rounds: Sequence[Round], k: int | None = None) -> list[str]:
-    """The first ``k`` pages (default: all) that a stage let through in every one of the rounds, each page once."""
-    lists = [list(dict.fromkeys(map(page_of, _PAGES[stage](round_))))[:k] for round_ in rounds]
-    return list(dict.fromkeys(page for pages in lists for page in pages))
+def first_pages(stage: Stage, rounds: Sequence[Round], k: int) -> list[str]:
+    """The first ``k`` pages that a stage let through in every one of the rounds, each page once."""
+    found: dict[str, None] = {}
+    for round_ in rounds:
+        # Deep lists are long and their ids many, so nothing beyond the depth is looked at.
+        pages: dict[str, None] = {}
+        for evidence in _PAGES[stage](round_):
+            if len(pages) == k:
+                break
+            pages[page_of(evidence)] = None
+        found |= pages
+    return list(found)
 
 
 def _row(

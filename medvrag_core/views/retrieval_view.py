@@ -80,7 +80,7 @@ def stage_funnel(report: StageRecall, *, caption: str = "") -> go.Figure:
             hovertemplate="%{customdata[0]}<br>%{x:.1f}% [%{customdata[1]:.1f}, %{customdata[2]:.1f}]<extra></extra>",
         )
     figure.update_yaxes(
-        tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5], showgrid=False
+        tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5], showgrid=False, zeroline=False
     )
     figure.update_xaxes(title=f"mean of {report.questions} questions (%), with bootstrap interval", range=[0, 101])
     return titled(

@@ -39,6 +39,9 @@ def test_whatever_a_rater_does_the_file_holds_the_last_label_of_every_page(
         else:
             session.label(step)  # type: ignore[arg-type]
             kept[task.question_id, task.page_id] = step
+            # On to a page without a label, wherever it is; the end only when there is none.
+            assert (session.task is None) == (len(kept) == len(TASKS))
+            assert session.said is None
         assert session.done == len(kept)
         assert session.said == (session.task and kept.get((session.task.question_id, session.task.page_id)))
     session.close()

@@ -64,7 +64,7 @@ def test_round_one_agrees_with_the_retrieval_report(make_trace: MakeTrace) -> No
         make_trace("q2", rounds=[(PAGES[2:6], PAGES[3:5], ())], gold_pages=["a#p1"]),
         make_trace("q3", rounds=(), gold_pages=["a#p1"]),
     ]
-    report = stage_recall(traces, DEPTHS, SETTINGS)
+    report = stage_recall(traces, {**DEPTHS, "candidates": (9, 1, 3)}, SETTINGS)
     reference = retrieval_report(
         {t.question.id: [h.page_id for h in r.stage1] for t in traces for r in t.rounds},
         {t.question.id: dict.fromkeys(t.question.gold_pages, 1) for t in traces},
@@ -83,6 +83,12 @@ def test_chunks_stand_for_their_page_once(make_trace: MakeTrace) -> None:
     trace = make_trace(rounds=[(chunks, chunks, chunks)], gold_pages=["a#p3"])
     found = values(stage_recall([trace], {"candidates": (2, 3), "kept": (3,), "shown": (3,)}, SETTINGS))
     assert found == {("candidates", 2): 0.0, ("candidates", 3): 1.0, ("kept", 3): 1.0, ("shown", 3): 1.0}
+
+
+def test_the_rank_of_a_gold_page_counts_down_to_the_last_depth(make_trace: MakeTrace) -> None:
+    trace = make_trace(rounds=[(PAGES[:4], PAGES[:4], PAGES[:4])], gold_pages=["a#p3"])
+    report = stage_recall([trace], {"candidates": (3,), "kept": (1, 3), "shown": (2,)}, SETTINGS)
+    assert [rank.mrr.value for rank in report.ranks] == [pytest.approx(1 / 3), pytest.approx(1 / 3), 0.0]
 
 
 def test_any_round_finds_what_round_one_did_not(make_trace: MakeTrace) -> None:
