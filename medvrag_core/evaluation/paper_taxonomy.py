@@ -81,7 +81,7 @@ class SideRow(Record):
     count: int
     found: dict[PaperClass, int]
     several: int
-    none: int = Field(description="in none of the paper's classes, those that cannot be judged among them")
+    none: int = Field(description="in none of the paper's classes, though it could be judged")
 
 
 class BothTaxonomies(Record):
@@ -185,7 +185,7 @@ def taxonomies_side_by_side(
     judged = [case.paper for case in cases if case.paper is not None]
     rows = []
     for row in ours.rows:
-        mine = [case.paper or () for case in cases if case.error_class == row.error_class]
+        mine = [case.paper for case in cases if case.error_class == row.error_class and case.paper is not None]
         rows.append(
             SideRow(
                 error_class=row.error_class,

@@ -96,7 +96,7 @@ def both_taxonomies_table(both: BothTaxonomies, *, caption: str = "") -> HtmlTab
             "meets the definition",
             [str(r.found.count) for r in paper.rows],
             str(paper.several.count),
-            str(paper.none.count + paper.unjudged),
+            str(paper.none.count),
         ),
         (
             f"share of {paper.several.n} judged",

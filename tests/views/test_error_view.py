@@ -56,7 +56,7 @@ BOTH = BothTaxonomies(
         SideRow(error_class="filter_miss", count=7, found=NONE | {"filter_miss": 7, "misread": 1}, several=6, none=0),
         SideRow(error_class="round_drift", count=0, found=NONE, several=0, none=0),
         SideRow(error_class="misread", count=1, found=NONE, several=0, none=1),
-        SideRow(error_class="suspect_gold", count=2, found=NONE, several=0, none=2),
+        SideRow(error_class="suspect_gold", count=2, found=NONE, several=0, none=1),
     ),
 )  # fmt: skip
 FLOW = EvidenceFlow(
@@ -75,8 +75,8 @@ def test_both_taxonomies_stand_in_one_table_with_counts_intervals_and_the_printe
                  "10 of 20 questions wrong", "1 cannot be judged", "&lt;i&gt;disputed&lt;/i&gt; 2"):  # fmt: skip
         assert part in html
     assert "<b>arm" not in html
-    # In none: those that meet no definition, and those to which none can be applied.
-    assert ">3</td></tr>" in html
+    # Those to which no definition can be applied are told in the caption, not counted as meeting none.
+    assert ">6</td><td" in html and ">2</td></tr>" in html
     assert html.count("<tr>") == 1 + 5 + 4
 
 
