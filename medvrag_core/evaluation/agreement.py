@@ -21,6 +21,8 @@ from medvrag_core.evaluation.relevance_labels import Pair, RelevanceLabel, is_re
 from medvrag_core.records import Record
 from medvrag_core.settings import EvaluationSettings
 
+_SAME = 1e-12
+
 
 class Agreement(Record):
     """Two raters on the same pages.
@@ -48,6 +50,7 @@ class Agreement(Record):
     kappa: Estimate | None = Field(description="Cohen's kappa; null where it is undefined")
     undefined: str = Field("", description="why kappa is undefined")
     undefined_draws: int = Field(description="resamples in which kappa is undefined; left out of its interval")
+    one_kappa: bool = Field(description="all resamples give one kappa, so that its interval shows no uncertainty")
     confidence: float
 
 
@@ -97,6 +100,7 @@ def agreement(
         kappa=None if kappa is None else interval_around(kappa, defined, n, settings, lowest=-1.0),
         undefined=why,
         undefined_draws=len(draws) - len(defined),
+        one_kappa=len(defined) > 0 and float(np.ptp(defined)) < _SAME,
         confidence=settings.confidence,
     )
 
@@ -180,7 +184,7 @@ def _kappas(tables: NDArray[np.float64]) -> NDArray[np.float64]:
         observed = (both + neither) / n
         by_a, by_b = (both + only_a) / n, (both + only_b) / n
         chance = by_a * by_b + (1 - by_a) * (1 - by_b)
-        return np.asarray(np.where(1 - chance > 1e-12, (observed - chance) / (1 - chance), np.nan), dtype=np.float64)
+        return np.asarray(np.where(1 - chance > _SAME, (observed - chance) / (1 - chance), np.nan), dtype=np.float64)
 
 
 def _share(
@@ -206,7 +210,7 @@ def interval_around(
     tail = (1 - settings.confidence) / 2
     if questions < 2 or not len(draws):
         low, high = lowest, 1.0
-    elif np.ptp(draws) < 1e-12 and lowest == 0.0:
+    elif np.ptp(draws) < _SAME and lowest == 0.0:
         low, high = wilson(round(value * questions), questions, confidence=settings.confidence)
     else:
         low, high = (float(x) for x in np.quantile(draws, [tail, 1 - tail]))

@@ -30,6 +30,7 @@ def agreement_table(found: Agreement, *, caption: str = "") -> HtmlTable:
         f"{found.unclear} more unsure or unread, {found.labeled_once} labeled by one alone",
         f"{found.confidence:.0%} bootstrap intervals over questions",
         "pages weighted by 1 / probability of being drawn" if found.weighted else "",
+        "every resample gives the same kappa, so its interval shows no uncertainty" if found.one_kappa else "",
         f"kappa undefined in {found.undefined_draws:,} resamples" if found.undefined_draws else "",
     ]
     return HtmlTable(["", "pages or share"], rows, caption="; ".join(filter(None, parts)))

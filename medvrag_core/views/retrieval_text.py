@@ -69,6 +69,8 @@ def raters_text(found: RaterComparison) -> str:
     ]
     if both.undefined_draws and not both.undefined:
         lines.append(f"  kappa is undefined in {both.undefined_draws:,} resamples, which its interval leaves out")
+    if both.one_kappa:
+        lines.append("  every resample gives the same kappa: its interval shows no uncertainty")
     lines.append(f"  {both.confidence:.0%} bootstrap intervals over questions")
     if found.correction is not None:
         lines.append(f"relevant to A, corrected by B: {_corrected(found.correction)}")

@@ -107,6 +107,7 @@ def test_certainty_is_not_claimed_from_few_questions() -> None:
     perfect = agreement(*of_counts(3, 0, 0, 3), SETTINGS)
     assert perfect.kappa is not None and perfect.kappa.value == 1.0
     assert perfect.raw.value == 1.0 and perfect.raw.low < 0.7
-    assert perfect.undefined_draws > 0
+    assert perfect.undefined_draws > 0 and perfect.one_kappa
+    assert not agreement(*of_counts(6, 2, 1, 5), SETTINGS).one_kappa
     one = agreement(labels("a", [YES, NO], each=2), labels("b", [YES, NO], each=2), SETTINGS)
     assert one.kappa is not None and (one.kappa.low, one.raw.low) == (-1.0, 0.0)

@@ -30,6 +30,12 @@ def test_agreement_stands_beside_prevalence_and_counts() -> None:
     assert "0.800 [" in html  # 4 of 5 pages of the pool: the drawn page stands for two
 
 
+def test_a_judge_that_rejects_everything_has_a_kappa_without_uncertainty() -> None:
+    found = agreement(labels("j", "----"), labels("ann", "+---"), SETTINGS)
+    html = agreement_table(found).html
+    assert "0.000 [0.000, 0.000]" in html and "shows no uncertainty" in html
+
+
 def test_undefined_kappa_and_correction_say_why() -> None:
     a, b = labels("j", "--"), labels("ann", "--")
     assert "both raters call no page relevant" in agreement_table(agreement(a, b, SETTINGS)).html
