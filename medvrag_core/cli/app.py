@@ -6,7 +6,6 @@ fault; 3 a model failed, or questions of a run ended in an error (run again to a
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
@@ -28,6 +27,7 @@ from medvrag_core.cli import (
     compare,
     cost,
     errors,
+    listings,
     retrieval,
     score,
 )
@@ -49,6 +49,8 @@ app.add_typer(benchmarks.benchmarks, name="benchmarks")
 app.command("replay")(calls.replay)
 app.command("diff")(calls.diff)
 app.command("score")(score.score)
+app.command("systems")(listings.systems)
+app.command("profiles")(listings.profiles)
 for verb in (retrieval.retrieval, retrieval.judge, retrieval.agreement):
     app.command()(verb)
 app.command("audit")(audit.audit)
@@ -327,28 +329,6 @@ def doctor(
         typer.echo(f"profile '{resolved.name}' uses no model server")
     if not made.ok:
         raise typer.Exit(2)
-
-
-@app.command()
-def systems(arms: ArmsOption = None, as_json: JsonOption = False) -> None:
-    """List the systems and control arms that `medvrag run --system` knows."""
-    from medvrag_core.systems.base import add_arms, catalog
-
-    if arms is not None:
-        add_arms(arms)
-    entries = {entry.name: entry.summary for entry in catalog().values()}
-    typer.echo(json.dumps(entries, indent=1) if as_json else "\n".join(f"{k:22}{v}" for k, v in entries.items()))
-
-
-@app.command()
-def profiles(name: Annotated[str | None, typer.Argument(help="Show one profile in full.")] = None) -> None:
-    """List the profiles, or print one with every default filled in."""
-    from medvrag_core.profiles.load import profile_names
-
-    if name is None:
-        typer.echo("\n".join(f"{n:10}{load_profile(n).note}" for n in profile_names()))
-    else:
-        typer.echo(yaml.safe_dump(load_profile(name).model_dump(mode="json"), sort_keys=False).rstrip())
 
 
 def main() -> None:
