@@ -184,7 +184,9 @@ def _kappas(tables: NDArray[np.float64]) -> NDArray[np.float64]:
         observed = (both + neither) / n
         by_a, by_b = (both + only_a) / n, (both + only_b) / n
         chance = by_a * by_b + (1 - by_a) * (1 - by_b)
-        return np.asarray(np.where(1 - chance > _SAME, (observed - chance) / (1 - chance), np.nan), dtype=np.float64)
+        kappas = np.where(1 - chance > _SAME, (observed - chance) / (1 - chance), np.nan)
+    # Rounded, so that a kappa of zero is one, and not a negative hair's breadth.
+    return np.asarray(np.round(kappas, 12) + 0.0, dtype=np.float64)
 
 
 def _share(

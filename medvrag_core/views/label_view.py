@@ -49,7 +49,7 @@ def correction_table(found: Correction, *, caption: str = "") -> HtmlTable:
         f"{found.pages} pages of {found.questions} questions judged",
         f"{found.confidence:.0%} bootstrap intervals over questions",
         f"undefined in {found.undefined_draws:,} resamples, which the interval leaves out"
-        if found.undefined_draws
+        if found.undefined_draws and not found.undefined
         else "",
     ]
     return HtmlTable(["share of relevant pages", "value"], rows, caption="; ".join(filter(None, parts)))

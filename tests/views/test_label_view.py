@@ -31,7 +31,7 @@ def test_agreement_stands_beside_prevalence_and_counts() -> None:
 
 
 def test_a_judge_that_rejects_everything_has_a_kappa_without_uncertainty() -> None:
-    found = agreement(labels("j", "----"), labels("ann", "+---"), SETTINGS)
+    found = agreement(labels("j", "-" * 7), labels("ann", "+--+---"), SETTINGS)
     html = agreement_table(found).html
     assert "0.000 [0.000, 0.000]" in html and "shows no uncertainty" in html
 
@@ -40,7 +40,7 @@ def test_undefined_kappa_and_correction_say_why() -> None:
     a, b = labels("j", "--"), labels("ann", "--")
     assert "both raters call no page relevant" in agreement_table(agreement(a, b, SETTINGS)).html
     html = correction_table(corrected_share(a, b, SETTINGS)).html
-    assert "sensitivity is unknown" in html and "–" in html
+    assert "sensitivity is unknown" in html and "–" in html and "resamples, which" not in html
 
 
 def test_the_sample_tells_sizes_and_probabilities() -> None:
