@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.cli.cost import _asked
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import EvaluationSettings
@@ -35,10 +34,14 @@ def errors(
     from medvrag_core.evaluation.error_labels import read_error_labels, suspect_questions
     from medvrag_core.evaluation.error_report import error_report
     from medvrag_core.evaluation.relevance_labels import as_gold, read_labels
+    from medvrag_core.systems.answering import read_asked, read_traces
     from medvrag_core.views.error_text import error_report_text
 
     workspace = Workspace(run_)
-    traces = _asked(workspace, system)
+    # A run folder can hold answers to earlier question files.
+    asked = set(read_asked(workspace, system))
+    stored = read_traces(workspace, system, made_by=f"`medvrag run --system {system}` first")
+    traces = [trace for trace in stored if not asked or trace.question.id in asked]
     judged = None if relevant is None else as_gold(read_labels(relevant))
     saved = workspace.profile
     report = error_report(
