@@ -67,13 +67,17 @@ def import_(
 def replay(
     run_: RunArgument,
     system: Annotated[str, typer.Option(help="Which system.")] = "medvrag",
+    arms: Annotated[Path | None, typer.Option(help="YAML file with control arms of your own.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Answer the questions of a run again from its stored calls alone; exits with 1 if any detail differs."""
     from medvrag_core.systems.answering import read_traces
+    from medvrag_core.systems.base import add_arms
     from medvrag_core.systems.replay import replay as replay_run
     from medvrag_core.views.trace_text import plain
 
+    if arms is not None:
+        add_arms(arms)
     workspace = Workspace(run_)
     stored = read_traces(workspace, system, made_by=f"`medvrag run --system {system}` first")
     report = replay_run(workspace, _profile_of(workspace), system, stored)

@@ -144,8 +144,6 @@ def _entries(lines: Mapping[str, ArmLine], source: str) -> dict[str, SystemEntry
                 f"{source}: arm '{name}': there is no base '{line.base}'",
                 way_out=f"choose one of {', '.join(sorted(bases))}",
             )
-        if name in bases:
-            raise InputError(f"{source}: arm '{name}': a base has this name", way_out="choose another name")
         base = bases[line.base]
         made[name] = SystemEntry(name, line.summary, base.make, line.set, base.takes_page_controls, base.version)
     return made

@@ -31,6 +31,8 @@ def _round_lines(round_: Round) -> list[str]:
         f"  {len(round_.stage1)} candidates, {len(round_.filter.kept)} after the filter; pages read: {plain(pages)}",
     ]
     lines += [f"  bank: {shorten(plain(finding), 160)}" for finding in round_.bank_before.key_findings]
+    if round_.history:
+        lines.append(f"  history: {shorten(plain(round_.history), 160)}")
     lines += [f"  found: {shorten(plain(finding), 160)}" for finding in round_.parsed.findings]
     if round_.parsed.notes:
         lines.append(f"  note: {shorten(plain(round_.parsed.notes), 200)}")

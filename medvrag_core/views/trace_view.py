@@ -77,7 +77,7 @@ class TraceView:
             f"<h5>Pages shown to the reader</h5>{self._pages(round_)}"
             f"{_filter_calls(round_.filter.calls)}"
             f"<h5>Reply</h5>{_reply(round_)}"
-            f"<h5>Memory bank</h5>{_banks(round_.bank_before, after)}"
+            f"<h5>Memory bank</h5>{_history(round_)}{_banks(round_.bank_before, after)}"
             f"<h5>Time</h5>{_times(round_.times)}"
         )
 
@@ -231,6 +231,12 @@ def _as_written(title: str, reply: ReaderReply) -> str:
         f'<details><summary>{escape(title)}</summary><p class="meta">{meta}{flags}</p>'
         f'<pre tabindex="0" dir="auto">{escape(reply.text)}</pre></details>'
     )
+
+
+def _history(round_: Round) -> str:
+    if not round_.history:
+        return ""
+    return f'<p>The reader got plain history in its place:</p><pre tabindex="0" dir="auto">{escape(round_.history)}</pre>'
 
 
 def _banks(before: MemoryBank, after: MemoryBank | None) -> str:

@@ -227,7 +227,7 @@ class TestFilesOfArms:
             ("mine: {base: summaries_only, summary: s}", r"arm 'mine': there is no base 'summaries_only'.*no_rag"),
             ("mine: medvrag", r"arm 'mine': must be a mapping"),
             ("../mine: {base: medvrag, summary: s}", r"is no plain name"),
-            ("medvrag: {base: medvrag, summary: s}", r"arm 'medvrag': a base has this name"),
+            ("medvrag: {base: medvrag, summary: s}", r"arm 'medvrag': there is a system of this name"),
             ("blank_pages: {base: medvrag, summary: s}", r"arm 'blank_pages': there is a system of this name"),
             ("mine: {base: medvrag, summary: s}\nmine: {base: no_rag, summary: s}", r"'mine' stands twice"),
             ("- mine", r"must be a mapping of arms"),
@@ -267,6 +267,8 @@ class TestFilesOfArms:
         assert (done.code, json.loads(done.out)["n"]) == (0, 3)
         traces = [Trace.from_json(p.read_bytes()) for p in run.traces("two_pages").glob("*.json")]
         assert {len(t.rounds[0].shown) for t in traces} == {2}
+        base._ADDED.clear()
+        assert medvrag("replay", "--run", run.root, "--system", "two_pages", "--arms", path).code == 0
         base._ADDED.clear()
         refused = medvrag(*command, "--system", "two_pages")
         assert refused.code == 2 and "no system 'two_pages'" in refused.err
