@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from medvrag_core.errors import InputError
 from medvrag_core.evaluation.corrected import Correction, corrected_share
 from medvrag_core.evaluation.exact_overlap import ExactOverlap, exact_overlap
 from medvrag_core.evaluation.filter_loss import FilterLoss, filter_loss
@@ -74,6 +75,11 @@ def stage_report(
     gold = None if labels is None else as_gold(labels, partly=partly)
     if gold is not None:
         traces = with_labels(traces, gold)
+        if not any(trace.question.gold_pages for trace in traces):
+            raise InputError(
+                "the labels call no page of these questions relevant, so there is nothing to recall",
+                way_out="see what `medvrag agreement` makes of the rater",
+            )
     corrected: tuple[CorrectedRow, ...] = ()
     if labels is not None and people is not None:
         kept = _kept_pairs(traces, depths, rounds)

@@ -119,6 +119,13 @@ def test_labels_take_the_place_of_gold_pages_and_unlabeled_pages_are_told(make_t
     assert report.filter_loss.gold == 1 == filter_loss(relabeled).gold
 
 
+def test_a_rater_who_rejects_everything_leaves_nothing_to_recall(make_trace: MakeTrace) -> None:
+    trace = make_trace("q1", rounds=[(PAGES, PAGES, PAGES)], gold_pages=["a#p1"])
+    labels = [RelevanceLabel(question_id="q1", page_id="a#p1", rater="r", label="not_relevant")]
+    with pytest.raises(InputError, match="no page of these questions relevant"):
+        stage_report([trace], Profile(name="p"), labels=labels)
+
+
 def test_depths_follow_the_profile() -> None:
     profile = load_profile("cpu", {"index.candidates": 50, "filter.keep": 10, "loop.pages_shown": 20})
     assert depths_of(profile) == {"candidates": (10, 50), "kept": (10,), "shown": (10, 20)}
