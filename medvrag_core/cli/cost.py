@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from medvrag_core.errors import InputError
+from medvrag_core.evaluation.endings import Ending
 from medvrag_core.profiles.load import load_profile
-from medvrag_core.records import Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import EvaluationSettings
 
@@ -30,7 +30,7 @@ def cost(
 
         medvrag cost runs/mine --system medvrag --against page_single
     """
-    from medvrag_core.evaluation.cost import cost_report
+    from medvrag_core.evaluation.cost import arm_cost
     from medvrag_core.evaluation.extra_right import Costs, extra_right
     from medvrag_core.evaluation.prices import price_template as template
     from medvrag_core.evaluation.prices import read_prices
@@ -47,12 +47,14 @@ def cost(
     workspace, table = Workspace(run_), read_prices(prices) if prices is not None else None
     profile = load_profile(str(workspace.profile)) if workspace.profile.is_file() else None
     at_once = profile.calls.questions_at_once if profile else None
-    arms = {name: _asked(workspace, name) for name in (system, against) if name is not None}
-    reports = {n: cost_report(traces, prices=table, questions_at_once=at_once) for n, traces in arms.items()}
+    asked = {name: _asked(workspace, name) for name in (system, against) if name is not None}
+    reports = {
+        name: arm_cost(workspace, endings, prices=table, questions_at_once=at_once) for name, endings in asked.items()
+    }
     extra = None
     if against is not None:
         settings = profile.evaluation if profile else EvaluationSettings()
-        extra = extra_right(arms, reports, {"": (against, system)}, settings, family="this contrast alone")[0]
+        extra = extra_right(asked, reports, {"": (against, system)}, settings, family="this contrast alone")[0]
     if as_json:
         made = Costs(cost=reports[system], against=reports.get(against or ""), extra_right=extra)
         typer.echo(made.model_dump_json(indent=1))
@@ -62,10 +64,8 @@ def cost(
         typer.echo(f"\n{extra_right_text(extra, currency(reports[system]))}")
 
 
-def _asked(workspace: Workspace, system: str) -> list[Trace]:
-    """Traces of the questions asked last; a run folder can hold answers to earlier question files."""
-    from medvrag_core.systems.answering import read_asked, read_traces
+def _asked(workspace: Workspace, system: str) -> list[Ending]:
+    """Endings of the questions asked last; a run folder can hold answers to earlier question files."""
+    from medvrag_core.evaluation.outcomes import read_asked_endings
 
-    traces = read_traces(workspace, system, made_by=f"`medvrag run --system {system}` first")
-    asked = set(read_asked(workspace, system))
-    return [trace for trace in traces if not asked or trace.question.id in asked]
+    return read_asked_endings(workspace, system, made_by=f"`medvrag run --system {system}` first")[0]

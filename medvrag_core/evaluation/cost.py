@@ -7,7 +7,7 @@ call that was paid once. Questions that ended in an error are counted with all t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -15,11 +15,14 @@ from pydantic import Field
 
 from medvrag_core.errors import MedvragError
 from medvrag_core.evaluation.audit.paper import load_paper
+from medvrag_core.evaluation.endings import Ending
 from medvrag_core.evaluation.latency import PAPER_STEPS
 from medvrag_core.evaluation.prices import PriceTable, Role
 from medvrag_core.evaluation.rounds import PAPER_ROUNDS
 from medvrag_core.evaluation.scoring import require_one_arm
-from medvrag_core.records import ReaderReply, Record, Round, ShardDecision, Trace
+from medvrag_core.records import ReaderReply, Record, ShardDecision, Trace
+from medvrag_core.runs.workspace import Workspace
+from medvrag_core.systems.answering import trace_path
 
 Stage = Literal["encode", "search", "filter", "filter_map", "filter_reduce", "read", "refine", "other"]
 STAGES: dict[Stage, str] = {
@@ -75,6 +78,10 @@ class QuestionCost(Record):
 
     id: str
     rounds: int
+    error: bool = Field(description="ended in an error; what its last round spent is not in the trace")
+    failed_calls: int = Field(description="filter calls without a reply; their tokens are unknown and not counted")
+    uncounted_calls: int = Field(description="replies without token counts, since the server sends none")
+    retries: int = Field(description="further tries of reader calls, whose tokens are not counted")
     stages: dict[Stage, Spend]
     total: Spend
 
@@ -137,12 +144,10 @@ class CostReport(Record):
     system: str
     profile: str
     n: int
-    errors: int = Field(description="questions that ended in an error; what their last round spent is not in the trace")
-    failed_calls: int = Field(
-        description="filter calls that brought no reply; their tokens are unknown and not counted"
-    )
-    uncounted_calls: int = Field(description="replies without token counts, since the server sends none")
-    retries: int = Field(description="further tries of reader calls, whose tokens are not counted")
+    errors: int = Field(description="questions that ended in an error")
+    failed_calls: int
+    uncounted_calls: int
+    retries: int
     questions_at_once: int | None = Field(description="null where the run does not say")
     prices: PriceTable | None
     rows: tuple[CostRow, ...]
@@ -157,9 +162,9 @@ class CostReport(Record):
 
 
 def cost_report(
-    traces: Sequence[Trace], *, prices: PriceTable | None = None, questions_at_once: int | None = None
+    traces: Iterable[Trace], *, prices: PriceTable | None = None, questions_at_once: int | None = None
 ) -> CostReport:
-    """Cost of one arm from its traces.
+    """Cost of one arm from its traces, which are looked at one by one and not kept.
 
     Parameters
     ----------
@@ -172,41 +177,61 @@ def cost_report(
     InputError : no trace, a question twice, or several arms
     MedvragError : the steps of a trace took longer than the whole question
     """
-    require_one_arm(traces)
-    questions = tuple(question_cost(trace, prices) for trace in traces)
-    replies = [reply for trace in traces for round_ in trace.rounds for reply in _replies(round_)]
-    filter_calls = [call for trace in traces for round_ in trace.rounds for call in round_.filter.calls]
-    calls: list[ShardDecision | ReaderReply] = [*filter_calls, *replies]
+    heads: list[Trace] = []
+    questions: list[QuestionCost] = []
+    for trace in traces:
+        questions.append(question_cost(trace, prices))
+        heads.append(trace.model_copy(update={"rounds": ()}))
+    require_one_arm(heads)
+    rounds = tuple(_rounds([q for q in questions if not q.error]))
     report = CostReport(
-        system=traces[0].system,
-        profile=traces[0].profile,
-        n=len(traces),
-        errors=sum(trace.outcome == "error" for trace in traces),
-        failed_calls=sum(call.fallback and not _is_call(call) for call in filter_calls),
-        uncounted_calls=sum(_is_call(call) and not call.prompt_tokens for call in calls),
-        retries=sum(reply.attempts - 1 for reply in replies),
+        system=heads[0].system,
+        profile=heads[0].profile,
+        n=len(questions),
+        errors=sum(q.error for q in questions),
+        failed_calls=sum(q.failed_calls for q in questions),
+        uncounted_calls=sum(q.uncounted_calls for q in questions),
+        retries=sum(q.retries for q in questions),
         questions_at_once=questions_at_once,
         prices=prices,
         rows=tuple(_rows(questions)),
-        rounds=tuple(_rounds([q for q, t in zip(questions, traces, strict=True) if t.outcome != "error"])),
-        expected=(),
-        questions=questions,
+        rounds=rounds,
+        expected=tuple(_expected(rounds)),
+        questions=tuple(questions),
         notes=(),
     )
-    return report.model_copy(update={"expected": tuple(_expected(report.rounds)), "notes": tuple(_notes(report))})
+    return report.model_copy(update={"notes": tuple(_notes(report))})
+
+
+def arm_cost(
+    workspace: Workspace,
+    endings: Sequence[Ending],
+    *,
+    prices: PriceTable | None = None,
+    questions_at_once: int | None = None,
+) -> CostReport:
+    """Cost of one arm from the stored traces behind its endings, one trace in memory at a time.
+
+    Raises what :func:`cost_report` raises, and InputError for a damaged trace.
+    """
+    paths = [trace_path(workspace, ending.system, ending.question.id) for ending in endings]
+    traces = (Trace.from_json(path.read_bytes(), source=str(path)) for path in paths)
+    return cost_report(traces, prices=prices, questions_at_once=questions_at_once)
 
 
 def question_cost(trace: Trace, prices: PriceTable | None = None) -> QuestionCost:
     """Cost of one question by stage; raises MedvragError when its steps took longer than the whole."""
     stages: dict[Stage, Spend] = defaultdict(Spend)
+    filter_calls = [call for round_ in trace.rounds for call in round_.filter.calls]
+    replies = [reply for round_ in trace.rounds for reply in (round_.reply, round_.refinement) if reply is not None]
     for round_ in trace.rounds:
         for time in round_.times:
             stages[_STAGE_OF_STEP.get(time.step, "search")] += Spend(seconds=time.seconds)
-        for call in round_.filter.calls:
-            stages["filter_map" if call.phase == "map" else "filter_reduce"] += _of_call(call)
         stages["read"] += _of_call(round_.reply)
         if round_.refinement is not None:
             stages["refine"] += _of_call(round_.refinement)
+    for call in filter_calls:
+        stages["filter_map" if call.phase == "map" else "filter_reduce"] += _of_call(call)
     rest = trace.seconds - sum(spend.seconds for spend in stages.values())
     if rest < -_CLOCK_NOISE:
         raise MedvragError(
@@ -215,9 +240,16 @@ def question_cost(trace: Trace, prices: PriceTable | None = None) -> QuestionCos
         )
     stages["other"] += Spend(seconds=max(0.0, rest))
     spent = {stage: _priced(stage, stages[stage], prices) for stage in STAGES if stages[stage] != Spend()}
-    nothing = Spend(money=None if prices is None else 0.0)
+    calls: list[ShardDecision | ReaderReply] = [*filter_calls, *replies]
     return QuestionCost(
-        id=trace.question.id, rounds=len(trace.rounds), stages=spent, total=sum(spent.values(), start=nothing)
+        id=trace.question.id,
+        rounds=len(trace.rounds),
+        error=trace.outcome == "error",
+        failed_calls=sum(call.fallback and not _is_call(call) for call in filter_calls),
+        uncounted_calls=sum(_is_call(call) and not call.prompt_tokens for call in calls),
+        retries=sum(reply.attempts - 1 for reply in replies),
+        stages=spent,
+        total=sum(spent.values(), start=Spend(money=None if prices is None else 0.0)),
     )
 
 
@@ -236,10 +268,6 @@ def _of_call(call: ShardDecision | ReaderReply) -> Spend:
 def _is_call(call: ShardDecision | ReaderReply) -> bool:
     """Whether a model replied; embedded rankers and readers ask none."""
     return bool(call.call or call.prompt_tokens or call.completion_tokens)
-
-
-def _replies(round_: Round) -> list[ReaderReply]:
-    return [round_.reply] if round_.refinement is None else [round_.reply, round_.refinement]
 
 
 def _priced(stage: Stage, spend: Spend, prices: PriceTable | None) -> Spend:

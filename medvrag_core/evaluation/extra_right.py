@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from medvrag_core.evaluation.contrasts import Effect, compare_arms
 from medvrag_core.evaluation.cost import QUANTITIES, CostReport
+from medvrag_core.evaluation.endings import Answered
 from medvrag_core.evaluation.resampling import percentile_interval
 from medvrag_core.evaluation.scoring import score
-from medvrag_core.records import Record, Trace
+from medvrag_core.records import Record
 from medvrag_core.settings import EvaluationSettings
 
 Shown = Literal["more right", "fewer right", "not shown"]
@@ -64,7 +65,7 @@ class Costs(Record):
 
 
 def extra_right(
-    arms: Mapping[str, Sequence[Trace]],
+    arms: Mapping[str, Sequence[Answered]],
     costs: Mapping[str, CostReport],
     pairs: Mapping[str, tuple[str, str]],
     settings: EvaluationSettings,
@@ -75,7 +76,7 @@ def extra_right(
 
     Parameters
     ----------
-    arms, costs : traces and cost report by name of the arm; questions in error count as wrong and cost what they cost
+    arms, costs : answers and cost report by name of the arm; questions in error count as wrong and cost what they cost
     pairs : name of a contrast to its arms ``(a, b)``
     settings : confidence, resamples and seed
     family : what the adjusted p-values are adjusted over
@@ -179,8 +180,8 @@ def _shown(effect: Effect, right: NDArray[np.float64], confidence: float) -> Sho
     return "more right" if effect.low > 0 else "fewer right" if effect.high < 0 else "not shown"
 
 
-def _right(traces: Sequence[Trace]) -> NDArray[np.float64]:
-    return np.array([score(t) for t in sorted(traces, key=lambda t: t.question.id)], dtype=np.float64)
+def _right(answers: Sequence[Answered]) -> NDArray[np.float64]:
+    return np.array([score(t) for t in sorted(answers, key=lambda t: t.question.id)], dtype=np.float64)
 
 
 def _costs(report: CostReport) -> NDArray[np.float64]:

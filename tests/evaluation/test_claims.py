@@ -23,6 +23,7 @@ from medvrag_core.evaluation.contrasts import compare_arms, steps
 from medvrag_core.evaluation.cost import cost_report
 from medvrag_core.evaluation.latency import latency_report
 from medvrag_core.evaluation.rounds import rounds_report
+from medvrag_core.evaluation.stage_report import stage_report
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Trace
 from medvrag_core.runs.stage import begin_stage
@@ -197,7 +198,7 @@ def write_records(
         traces = []
         for name, size in sizes.items():
             for number in range(size):
-                rounds = [((), (), ("p",) * 10)] * (1 + number % 3 if place > 2 else 1)
+                rounds = [(("p",), ("p",), ("p",) * 10)] * (1 + number % 3 if place > 2 else 1)
                 label = "A" if number % 10 < 4 + place else "B"
                 times = {
                     "encode_query": 0.01,
@@ -208,7 +209,7 @@ def write_records(
                     "read": 12.0,
                 }
                 trace = make_trace(f"{name}-{number}", label, system=system, rounds=rounds, times=times, seconds=50.0)
-                question = trace.question.model_copy(update={"dataset": name})
+                question = trace.question.model_copy(update={"dataset": name, "gold_pages": ("p",)})
                 traces.append(trace.model_copy(update={"question": question}))
         arms[system] = traces
     evaluation = settings.evaluation.model_copy(update={"bootstrap_samples": 100})
@@ -225,7 +226,7 @@ def write_records(
     metrics: dict[str, dict[str, Any]] = {
         "corpus_build": {"pages": pages, "articles": articles},
         "indexing": {"vectors_per_page": 103.0, "dim": 128},
-        "filter": {"retrieval": {"reports": {"filtered": {"any_gold": {"100": 0.724}}}}},
+        "filter": {"stages": stage_report(arms["page_single"], settings).model_dump(mode="json")},
         "reasoning_loop": {"n": questions},
         "ablations": {"contrasts": dumped(contrasts)},
         "latency": {

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.errors import InputError, MedvragError
-from medvrag_core.evaluation.cost import QUANTITIES, cost_report, paper_means, question_cost
+from medvrag_core.evaluation.cost import QUANTITIES, arm_cost, cost_report, paper_means, question_cost
 from medvrag_core.evaluation.latency import PAPER_STEPS
+from medvrag_core.evaluation.outcomes import read_asked_endings
 from medvrag_core.evaluation.prices import PriceTable, price_template, read_prices
 from medvrag_core.records import (
     FilterDecision,
@@ -239,6 +240,13 @@ def test_a_run_on_a_real_server(paid_run: Workspace) -> None:
     assert images is not None and images.total > 0
     assert money is not None and money.total > 0.25 * images.total
     assert "up to 4 questions were under way" in " ".join(report.notes)
+
+
+def test_stored_traces_are_read_one_by_one_for_the_questions_asked(paid_run: Workspace) -> None:
+    endings, _ = read_asked_endings(paid_run, "medvrag", made_by="the fixture")
+    traces = read_traces(paid_run, "medvrag", made_by="the fixture")
+    assert arm_cost(paid_run, endings, prices=PRICES) == cost_report(traces, prices=PRICES)
+    assert arm_cost(paid_run, endings[:1]).n == 1
 
 
 def test_questions_one_by_one_need_no_caveat(make_trace: Callable[..., Trace]) -> None:
