@@ -16,12 +16,14 @@ class TextChunk(Record):
     """A run of an article's words.
 
     ``page_id`` is the page that most of them stand on, ``chunk_id`` is ``<page_id>#c<n>`` with n
-    counting the chunks of the article from 1. ``title`` is that of the article, empty where it is not known.
+    counting the chunks of the article from 1. ``also_on`` are the other pages, those with more of the words first.
+    ``title`` is that of the article, empty where it is not known.
     """
 
     chunk_id: str
     page_id: str
     text: str
+    also_on: tuple[str, ...] = ()
     title: str = ""
 
 
@@ -46,9 +48,10 @@ def chunk_pages(
         starts = range(0, max(1, len(words) - (size - step)), step) if words else ()
         for number, start in enumerate(starts):
             run = words[start : start + size]
-            page_id = Counter(page for _, page in run).most_common(1)[0][0]
+            page_id, *others = (page for page, _ in Counter(page for _, page in run).most_common())
             text = " ".join(word for word, _ in run)
-            chunks.append(TextChunk(chunk_id=f"{page_id}#c{number + 1}", page_id=page_id, text=text, title=title))
+            name = f"{page_id}#c{number + 1}"
+            chunks.append(TextChunk(chunk_id=name, page_id=page_id, text=text, also_on=tuple(others), title=title))
     return chunks
 
 

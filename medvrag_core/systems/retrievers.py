@@ -1,6 +1,6 @@
 """Rankings by name, over the same page ids, so that any of them can be scored beside the others.
 
-Each text arm is such a ranking too: pages in the order of the best chunk that stands on them.
+Each text arm is such a ranking too: pages in the order of the best chunk that they hold words of.
 """
 
 from __future__ import annotations
@@ -89,12 +89,17 @@ def reads_text_alone(name: str) -> bool:
 
 
 def _pages_of_chunks(arm: SystemEntry, resources: Resources, text: str, k: int) -> tuple[Hit, ...]:
-    """The ``k`` pages whose best chunks rank highest among the candidates of a text arm, scored as these chunks."""
+    """The ``k`` pages whose best chunks rank highest among the candidates of a text arm, scored as these chunks.
+
+    A chunk over the end of a page stands for each of its pages, in order of how many of its words they hold. Else a
+    page of few words, which has the most words of no chunk, could not be found however good the chunk.
+    """
     own = resources.under(arm.settle(resources.profile))
     best: dict[str, Hit] = {}
     for hit in own.text_search.search(text, own.profile.index.candidates).hits:
-        page_id = own.chunks[hit.page_id].page_id
-        best.setdefault(page_id, Hit(page_id=page_id, score=hit.score, rank=len(best) + 1))
+        chunk = own.chunks[hit.page_id]
+        for page_id in (chunk.page_id, *chunk.also_on):
+            best.setdefault(page_id, Hit(page_id=page_id, score=hit.score, rank=len(best) + 1))
     return tuple(best.values())[:k]
 
 

@@ -25,6 +25,10 @@ def test_every_word_is_in_a_chunk_and_none_crosses_articles(words: list[int], to
     assert all(("other" in c.text.split()) == c.page_id.startswith("b#") for c in chunks)
     assert len({c.chunk_id for c in chunks}) == len(chunks)
     assert all(len(c.text.split()) <= max(1, int(tokens / 1.3)) for c in chunks)
+    for chunk in chunks:
+        stands_on = {p.page_id for p in pages if set(p.text.split()) & set(chunk.text.split())}
+        assert {chunk.page_id, *chunk.also_on} == stands_on, "every page that it has words of"
+        assert len(chunk.also_on) == len(stands_on) - 1
 
 
 def test_a_chunk_belongs_to_the_page_that_most_of_its_words_stand_on() -> None:
@@ -32,6 +36,12 @@ def test_a_chunk_belongs_to_the_page_that_most_of_its_words_stand_on() -> None:
     (chunk,) = chunk_pages(pages, tokens=100, overlap=0)
     assert chunk.page_id == "a#p2"
     assert chunk.chunk_id == "a#p2#c1"
+    assert chunk.also_on == ("a#p1",)
+
+
+def test_a_chunk_carries_the_title_of_its_article_where_there_is_one() -> None:
+    pages = [page("a", 1, "one"), page("b", 1, "two")]
+    assert [c.title for c in chunk_pages(pages, tokens=9, overlap=0, titles={"b": "On two"})] == ["", "On two"]
 
 
 def test_an_article_without_words_has_no_chunk() -> None:
