@@ -32,23 +32,19 @@ def errors(
         medvrag errors --run runs/mine --system page_single
     """
     from medvrag_core.evaluation.error_labels import read_error_labels, suspect_questions
-    from medvrag_core.evaluation.error_report import error_report
+    from medvrag_core.evaluation.error_report import error_report, read_for_errors
     from medvrag_core.evaluation.relevance_labels import as_gold, read_labels
-    from medvrag_core.systems.answering import read_asked, read_traces
     from medvrag_core.views.error_text import error_report_text
 
-    workspace = Workspace(run_)
-    # A run folder can hold answers to earlier question files.
-    asked = set(read_asked(workspace, system))
-    stored = read_traces(workspace, system, made_by=f"`medvrag run --system {system}` first")
-    traces = [trace for trace in stored if not asked or trace.question.id in asked]
-    judged = None if relevant is None else as_gold(read_labels(relevant))
+    workspace, gold = Workspace(run_), None
+    if relevant is not None:
+        judged = as_gold(read_labels(relevant))
+        gold = {question: {page for page, grade in pages.items() if grade} for question, pages in judged.items()}
+    traces = read_for_errors(workspace, system, gold)
     saved = workspace.profile
     report = error_report(
         traces,
-        None
-        if judged is None
-        else {i: {page for page, grade in pages.items() if grade} for i, pages in judged.items()},
+        gold,
         suspect=suspect_questions([trace.question for trace in traces], suspect or ""),
         labels=() if labels is None else read_error_labels(labels, rater=rater),
         settings=load_profile(str(saved)).evaluation if saved.is_file() else EvaluationSettings(),

@@ -10,10 +10,13 @@ from pydantic import Field
 from medvrag_core.evaluation.error_labels import ErrorLabel, HumanCheck, human_check
 from medvrag_core.evaluation.evidence_flow import EvidenceFlow, evidence_flow
 from medvrag_core.evaluation.grounding import GroundingReport, grounding_report
+from medvrag_core.evaluation.outcomes import read_asked_endings
 from medvrag_core.evaluation.paper_taxonomy import BothTaxonomies, taxonomies_side_by_side
-from medvrag_core.evaluation.taxonomy import ErrorTaxonomy, error_classes, error_taxonomy
+from medvrag_core.evaluation.taxonomy import ErrorTaxonomy, error_classes, error_taxonomy, without_other_candidates
 from medvrag_core.records import Record, Trace
+from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import EvaluationSettings
+from medvrag_core.systems.answering import trace_path
 
 
 class ErrorReport(Record):
@@ -24,6 +27,19 @@ class ErrorReport(Record):
     flow: EvidenceFlow
     grounding: GroundingReport
     checked: HumanCheck | None = Field(description="against classes given by hand; null where there are none")
+
+
+def read_for_errors(
+    workspace: Workspace, system: str, relevant: Mapping[str, AbstractSet[str]] | None = None
+) -> list[Trace]:
+    """Traces of the questions asked last, with what this report needs; one whole trace at a time is in memory.
+
+    Raises NotBuiltError where the system answered nothing in this run, and InputError for a trace that is damaged.
+    """
+    endings, _ = read_asked_endings(workspace, system, made_by=f"`medvrag run --system {system}` first")
+    paths = (trace_path(workspace, system, ending.question.id) for ending in endings)
+    whole = (Trace.from_json(path.read_bytes(), source=str(path)) for path in paths)
+    return [without_other_candidates(trace, relevant) for trace in whole]
 
 
 def error_report(

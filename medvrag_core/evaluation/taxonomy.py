@@ -243,6 +243,24 @@ def gold_by_stage(round_: Round, relevant: AbstractSet[str]) -> GoldByStage:
     return GoldByStage(kept | among(hit.page_id for hit in round_.stage1), kept, shown)
 
 
+def without_other_candidates(trace: Trace, relevant: Mapping[str, AbstractSet[str]] | None = None) -> Trace:
+    """A trace without what no class depends on: candidates that are no gold page (but for the best), and filter calls.
+
+    A few kilobytes in place of a few hundred, so that the answers to a whole benchmark fit into memory together.
+    """
+    gold = tuple(gold_of(trace, relevant) or ())
+    rounds = [
+        r.model_copy(
+            update={
+                "stage1": tuple(hit for k, hit in enumerate(r.stage1) if k == 0 or hit.page_id.startswith(gold)),
+                "filter": r.filter.model_copy(update={"calls": ()}),
+            }
+        )
+        for r in trace.rounds
+    ]
+    return trace.model_copy(update={"rounds": tuple(rounds)})
+
+
 def reached_by(page: str, rounds: Sequence[GoldByStage]) -> Reached:
     """How far one gold page came over the rounds of a question, at least one."""
     last = rounds[-1]

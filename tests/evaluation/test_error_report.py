@@ -2,12 +2,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from medvrag_core.evaluation.error_labels import ErrorLabel
 from medvrag_core.evaluation.error_report import error_report
+from medvrag_core.evaluation.taxonomy import without_other_candidates
 from medvrag_core.records import Trace
 from medvrag_core.settings import EvaluationSettings
 
 G, H, X = "g#p1", "h#p1", "x#p1"
+
+
+pages = st.lists(st.sampled_from([G, H, X, f"{G}#c1", f"{G}2"]), unique=True)
+stages = st.tuples(pages, pages, pages).map(
+    lambda s: (s[0], [p for p in s[0] if p in s[1]], [p for p in s[1] if p in s[2]])
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.lists(stages, max_size=3), st.sampled_from(["A", "B", None]), st.sampled_from([(), (G,), (G, H)])),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from([None, {"q0": {G}, "q1": frozenset()}]),
+)
+def test_nothing_depends_on_other_candidates(
+    make_trace: Callable[..., Trace], drawn: list, relevant: dict | None
+) -> None:
+    traces = [
+        make_trace(f"q{i}", label, rounds=rounds, gold_pages=gold) for i, (rounds, label, gold) in enumerate(drawn)
+    ]
+    small = [without_other_candidates(trace, relevant) for trace in traces]
+    few = EvaluationSettings(bootstrap_samples=20)
+    assert error_report(small, relevant, settings=few) == error_report(traces, relevant, settings=few)
+    kept = {hit.page_id for trace in small for r in trace.rounds for hit in r.stage1[1:]}
+    assert X not in kept
 
 
 def test_one_report_holds_every_view_of_the_same_errors(make_trace: Callable[..., Trace]) -> None:
