@@ -135,7 +135,7 @@ class OtherQuestionPages(StandIns):
     """The pages that another question finds in its first round.
 
     The other question is drawn from those asked together; one whose gold pages lie in other articles goes first, as
-    far as gold pages are known.
+    far as gold pages are known. Where its filter calls a model, the calls are stored and belong to no round.
     """
 
     def __init__(self, source: EvidenceSource, page_filter: PageFilter, asked: Sequence[Question], seed: int) -> None:

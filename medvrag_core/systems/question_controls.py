@@ -35,7 +35,7 @@ def questions_of_arm(
         No question is left.
     """
     asked = [q for q in questions if not control.iterated_in or precedents[q.id].rounds > 1]
-    if not asked:
+    if control.iterated_in and not asked:
         raise InputError(
             f"'{control.iterated_in}' took one round for each of the {len(questions)} questions: none is left to ask",
             way_out="ask more questions, or leave this arm out",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,7 +80,7 @@ def test_options_that_speak_of_their_place_keep_it() -> None:
 
 
 def test_a_question_whose_options_name_labels_stays_as_it_is() -> None:
-    for text in ("Both A and C", "a & b", "Option B only", "A, B and D"):
+    for text in ("Both A and C", "a & b", "Option B only", "A, B and D", "(a) or (b)"):
         question = Question(id="q", question="?", options={"A": "w", "B": "x", "C": "y", "D": text}, answer="C")
         assert all(shuffled(question, seed) == question for seed in range(20))
 
@@ -88,3 +92,18 @@ def test_numbers_and_comparisons_are_no_labels() -> None:
         tuple(shuffled(Question(id="q", question="?", options=options), seed).options.values()) for seed in range(9)
     }
     assert len(orders) == 1 and len(texts) > 4
+
+
+def test_all_questions_of_mirage_keep_their_gold_text_and_nearly_all_are_shuffled(shared_data: Path) -> None:
+    path = shared_data / "benchmarks" / "mirage" / "benchmark.json.gz"
+    sets = json.loads(gzip.decompress(path.read_bytes()))
+    asked = [
+        Question(id=f"{name}:{i}", question=q["question"], options=q["options"], answer=q["answer"])
+        for name, questions in sets.items()
+        for i, q in questions.items()
+    ]
+    for question in asked:
+        other = shuffled(question, 42)
+        assert other.options[other.answer or ""] == question.options[question.answer or ""]
+    still = sum(all(shuffled(question, seed) == question for seed in range(6)) for question in asked)
+    assert len(asked) == 7_663 and still < 0.03 * len(asked)
