@@ -231,8 +231,8 @@ class GoldByStage(NamedTuple):
 def gold_by_stage(round_: Round, relevant: AbstractSet[str]) -> GoldByStage:
     """Gold pages among the candidates, kept by the filter, and shown.
 
-    What was shown counts as kept, and what was kept as a candidate, whatever the arm stored. A chunk stands for the page
-    that its id names, which has most of its words; a short gold page at its edge is not seen in text arms.
+    What was shown counts as kept, and what was kept as a candidate, whatever the arm stored. A chunk stands for the
+    page that its id names, which has most of its words; a short gold page at its edge is not seen in text arms.
     """
     starts = tuple(relevant)
 
