@@ -265,7 +265,7 @@ class TextSettings(StageSettings):
         "dense", description="fused: reciprocal rank fusion of bm25 and dense, constant 60"
     )
     encoder: Literal["embedded", "bge", "medcpt"] = Field("embedded", description="of the dense retriever")
-    model: str = Field("all-MiniLM-L6-v2", description="its weights; for bge and medcpt a hub id or a folder")
+    model: str = Field("all-MiniLM-L6-v2", description="its weights; bge, medcpt: hub id, id@revision or folder")
     passage_model: str = Field("", description="weights of medcpt's article encoder; `model` encodes its queries")
     reranker: Literal["none", "embedded", "cross_encoder"] = Field(
         "none", description="embedded: late interaction of query and chunk in the vectors of the embedded page encoder"

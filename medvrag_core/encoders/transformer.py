@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -166,7 +167,7 @@ class Pretrained:
 def open_pretrained(
     kind: Literal["AutoModel", "AutoModelForSequenceClassification"], name: str, device: str, *, field: str
 ) -> Pretrained:
-    """Tokenizer and model of a hub id or folder, in float32 and without dropout.
+    """Tokenizer and model of a hub id, of ``id@revision`` or of a folder, in float32 and without dropout.
 
     Raises
     ------
@@ -183,8 +184,13 @@ def open_pretrained(
             f"{field}: '{name}' needs the package {error.name}", way_out="install the extra 'gpu'"
         ) from None
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name)
-        model, loaded = getattr(transformers, kind).from_pretrained(name, dtype=torch.float32, output_loading_info=True)
+        # A folder may have the sign in its name.
+        bare, _, revision = (name, "", "") if Path(name).is_dir() else name.partition("@")
+        pinned = {"revision": revision} if revision else {}
+        tokenizer = transformers.AutoTokenizer.from_pretrained(bare, **pinned)
+        model, loaded = getattr(transformers, kind).from_pretrained(
+            bare, dtype=torch.float32, output_loading_info=True, **pinned
+        )
     except (OSError, ValueError) as error:
         raise MedvragError(
             f"{field}: the weights '{name}' cannot be opened ({str(error).strip().splitlines()[0]})",

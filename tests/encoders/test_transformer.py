@@ -11,13 +11,14 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from medvrag_core.encoders.factory import make_text_encoder
-from medvrag_core.encoders.transformer import CrossEncoder
+from medvrag_core.encoders.transformer import CrossEncoder, open_pretrained
 from medvrag_core.errors import MedvragError
 from medvrag_core.settings import TextSettings
 
@@ -56,6 +57,34 @@ def test_a_missing_package_names_the_extra() -> None:
     ):
         with pytest.raises(MedvragError, match=r"needs the package torch; install the extra 'gpu'"):
             use()
+
+
+@pytest.mark.parametrize(
+    ("given", "bare", "revision"),
+    [("o/m", "o/m", None), ("o/m@0a1b", "o/m", "0a1b"), ("{folder}", "{folder}", None)],
+)
+def test_a_revision_pins_tokenizer_and_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, bare: str, revision: str | None
+) -> None:
+    """Against stand-ins for both packages: what the hub would be asked for."""
+    folder = tmp_path / "a@b"
+    folder.mkdir()
+    asked: list[tuple[str, str | None]] = []
+
+    class Auto:
+        @staticmethod
+        def from_pretrained(name: str, *, revision: str | None = None, **_: object) -> object:
+            asked.append((name, revision))
+            model = SimpleNamespace(to=lambda device: SimpleNamespace(eval=lambda: "model"))
+            return (model, {"missing_keys": []}) if len(asked) == 2 else "tokenizer"
+
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    sys.modules["torch"].float32 = "float32"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "transformers", ModuleType("transformers"))
+    sys.modules["transformers"].AutoTokenizer = sys.modules["transformers"].AutoModel = Auto  # type: ignore[attr-defined]
+    opened = open_pretrained("AutoModel", given.format(folder=folder), "cpu", field="text.model")
+    assert asked == [(bare.format(folder=folder), revision)] * 2
+    assert (opened.tokenizer, opened.model) == ("tokenizer", "model")
 
 
 @pytest.fixture(scope="module")
