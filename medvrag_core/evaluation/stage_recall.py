@@ -1,7 +1,8 @@
 """Recall stage by stage, from stored traces: among the candidates, kept by the filter, shown to the reader.
 
-The stages are those of paper sections 3.2 to 3.4. Each can only lose pages, so that recall falls from row to row at
-the same cut-off or depth, and the place of the largest step is the stage to repair.
+The stages are those of paper sections 3.2 to 3.4. All that a stage lets through holds all that the next one does, so
+at full depth recall can only fall, and the largest step is the stage to repair. At a shallower depth a stage that puts
+pages in another order can gain as well.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def stage_recall_table(report: StageRecall, *, caption: str = "") -> HtmlTable:
 
 
 def stage_funnel(report: StageRecall, *, caption: str = "") -> go.Figure:
-    """Recall of every stage and depth, first stage on top, with intervals; each step to the left is a loss."""
+    """Recall of every stage and depth with intervals, the first stage on top."""
     import plotly.graph_objects as go
 
     names = [f"{STAGE_LABELS[row.stage]}, first {row.k:,}" for row in report.rows]
