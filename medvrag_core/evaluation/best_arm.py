@@ -52,10 +52,15 @@ def best_arm(
     Raises
     ------
     InputError
-        There is no candidate, one of them answered other questions than ``other``, or a half holds no question.
+        There is no candidate, an arm is given twice, a candidate answered other questions than ``other``, or a half
+        holds no question.
     """
     if not candidates:
         raise InputError("there is no arm to choose from", way_out="give at least one")
+    names = [arm.name for arm in (*candidates, other)]
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"arm '{repeated}' is given twice", way_out="give every arm once, and no arm against itself")
     chooses = folds_of(other.ids, 2) == 0
     for side, keep in (("chooses", chooses), ("compares", ~chooses)):
         if not keep.any():

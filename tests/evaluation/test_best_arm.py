@@ -91,6 +91,9 @@ def test_what_cannot_be_compared_is_refused() -> None:
     pages = arm("pages", coins(1))
     with pytest.raises(InputError, match="no arm to choose from"):
         best_arm([], pages, QUICK)
+    for twice in ([arm("a", coins(1)), arm("a", coins(2))], [arm("pages", coins(2))]):
+        with pytest.raises(InputError, match="is given twice"):
+            best_arm(twice, pages, QUICK)
     with pytest.raises(InputError, match="different questions"):
         best_arm([arm("short", coins(1)[:-1], IDS[:-1])], pages, QUICK)
     with pytest.raises(InputError, match="none is in the half"):
