@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medvrag_core.errors import InputError
+from medvrag_core.evaluation.endings import Answered, Ending, last_reply
 from medvrag_core.evaluation.scoring import is_correct, require_one_arm, score
 from medvrag_core.records import Trace
 
@@ -44,7 +45,7 @@ class Confidences:
         return len(self.ids)
 
 
-def stated_confidences(traces: Sequence[Trace]) -> Confidences:
+def stated_confidences(traces: Sequence[Answered]) -> Confidences:
     """The share that the last reply gives to the option it answers with.
 
     Raises
@@ -64,7 +65,7 @@ def tells_shares(traces: Sequence[Trace]) -> bool:
     return any(round_.reply.option_scores for trace in traces for round_ in trace.rounds)
 
 
-def voted_confidences(runs: Sequence[Sequence[Trace]]) -> Confidences:
+def voted_confidences(runs: Sequence[Sequence[Answered]]) -> Confidences:
     """The share of runs (seeds) that agree on the most frequent answer, which is then the answer.
 
     A run without an answer agrees with none. Of answers with equal votes the first in the order of the options is
@@ -99,22 +100,29 @@ def voted_confidences(runs: Sequence[Sequence[Trace]]) -> Confidences:
     return _confidences(runs[0], "vote_share", rows, unanswered)
 
 
-def _share(trace: Trace) -> float:
-    where = f"question '{trace.question.id}' ({trace.system})"
-    shares = trace.rounds[-1].reply.option_scores if trace.rounds else {}
+def _share(answered: Answered) -> float:
+    where = f"question '{answered.question.id}' ({answered.system})"
+    shares = _shares(answered)
     if not shares:
         raise InputError(
             f"{where}: the reply tells no share of its options",
             way_out="answer again with a reader that does (embedded readers do), or count votes over several runs",
         )
-    share = shares.get(trace.label or "")
+    share = shares.get(answered.label or "")
     if share is None or not 0 <= share <= 1:
-        raise InputError(f"{where}: field 'option_scores' gives {share} to the answer '{trace.label}'")
+        raise InputError(f"{where}: field 'option_scores' gives {share} to the answer '{answered.label}'")
     return share
 
 
+def _shares(answered: Answered) -> dict[str, float]:
+    if isinstance(answered, Ending):
+        return answered.option_scores
+    last = last_reply(answered)
+    return {} if last is None else last.option_scores
+
+
 def _confidences(
-    traces: Sequence[Trace], source: Source, rows: Sequence[tuple[str, float, bool]], unanswered: int
+    traces: Sequence[Answered], source: Source, rows: Sequence[tuple[str, float, bool]], unanswered: int
 ) -> Confidences:
     if not rows:
         raise InputError(f"no question of '{traces[0].system}' has an answer", way_out="answer questions first")

@@ -22,6 +22,7 @@ class Ending(Record):
     rounds_used: int
     reply: str | None
     finish_reason: str | None
+    option_scores: dict[str, float] = Field(description="share of each option in that reply; empty where none is told")
     stage1: tuple[str, ...] = Field((), description="first pages of Stage 1, round 1; for questions with gold pages")
     kept: tuple[str, ...] = Field((), description="first pages that the filter kept, likewise")
     fallbacks: tuple[str, ...] = Field((), description="reasons of filter calls that gave no ranking, each once")

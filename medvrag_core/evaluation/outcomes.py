@@ -46,6 +46,7 @@ def ending_of(answered: Answered) -> Ending:
         rounds_used=len(answered.rounds),
         reply=None if last is None else last.text,
         finish_reason=None if last is None else last.finish_reason,
+        option_scores={} if last is None else last.option_scores,
         stage1=_first_pages([hit.page_id for round_ in ranked for hit in round_.stage1]),
         kept=_first_pages([page for round_ in ranked for page in round_.filter.kept]),
         fallbacks=tuple(filter_fallbacks([answered])),

@@ -6,6 +6,7 @@ import pytest
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.confidence import stated_confidences, tells_shares, voted_confidences
+from medvrag_core.evaluation.outcomes import ending_of
 from medvrag_core.records import Trace
 
 MakeTrace = Callable[..., Trace]
@@ -29,6 +30,8 @@ def test_the_share_of_the_answer_in_the_last_round_counts(make_trace: MakeTrace)
     assert found.ids == ("q1", "q2") and found.confidence.tolist() == [0.6, 0.25]
     assert found.right.tolist() == [False, True] and (found.n, found.unanswered) == (2, 1)
     assert (found.system, found.source) == ("medvrag", "option_scores")
+    in_short = stated_confidences([ending_of(trace) for trace in traces])
+    assert in_short.confidence.tolist() == [0.6, 0.25] and in_short.unanswered == 1
 
 
 def test_a_reply_without_shares_is_refused_with_a_way_out(make_trace: MakeTrace) -> None:

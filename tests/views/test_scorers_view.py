@@ -28,6 +28,7 @@ def endings() -> list[Ending]:
             rounds_used=1,
             reply=text,
             finish_reason="stop",
+            option_scores={},
         )
         for (id_, text), label in zip(TEXTS.items(), ("A", None, None, "B"), strict=True)
     ]
