@@ -236,7 +236,8 @@ def _as_written(title: str, reply: ReaderReply) -> str:
 def _history(round_: Round) -> str:
     if not round_.history:
         return ""
-    return f'<p>The reader got plain history in its place:</p><pre tabindex="0" dir="auto">{escape(round_.history)}</pre>'
+    text = escape(round_.history)
+    return f'<p>The reader got plain history in its place:</p><pre tabindex="0" dir="auto">{text}</pre>'
 
 
 def _banks(before: MemoryBank, after: MemoryBank | None) -> str:
