@@ -22,7 +22,7 @@ from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.encoders.factory import make_page_encoder
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import MedvragError, MismatchError
-from medvrag_core.evaluation.retrieval import read_qrels, retrieval_report
+from medvrag_core.evaluation.retrieval.metrics import read_qrels, retrieval_report
 from medvrag_core.index.exact import ranked_hits
 from medvrag_core.index.lexical import Bm25Index
 from medvrag_core.index.maxsim import score_pages

@@ -27,9 +27,9 @@ import numpy as np
 
 from medvrag_core.corpus.chunks import TextChunk
 from medvrag_core.errors import MedvragError
-from medvrag_core.evaluation.paired_retrieval import paired_retrieval
 from medvrag_core.evaluation.questions import read_queries
-from medvrag_core.evaluation.retrieval import Gold, question_scores, read_qrels, report_of
+from medvrag_core.evaluation.retrieval.metrics import Gold, question_scores, read_qrels, report_of
+from medvrag_core.evaluation.retrieval.paired import paired_retrieval
 from medvrag_core.index.text_factory import make_chunk_search
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Hit, Query

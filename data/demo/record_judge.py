@@ -14,9 +14,9 @@ from pathlib import Path
 from record_calls import SHA256
 
 from medvrag_core.errors import InputError
+from medvrag_core.evaluation.labels.judge import judge_pages, judge_tasks, judging_pool
+from medvrag_core.evaluation.labels.relevance import write_labels
 from medvrag_core.evaluation.questions import read_questions
-from medvrag_core.evaluation.relevance_judge import judge_pages, judge_tasks, judging_pool
-from medvrag_core.evaluation.relevance_labels import write_labels
 from medvrag_core.models.local_server import LocalServer
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.lock import only_writer

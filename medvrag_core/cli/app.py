@@ -144,7 +144,7 @@ def retrieve(
     With --source and no --run, pages and vectors are kept in a cache folder (MEDVRAG_CACHE).
     """
     from medvrag_core.evaluation.questions import read_queries
-    from medvrag_core.evaluation.retrieval import write_trec
+    from medvrag_core.evaluation.retrieval.metrics import write_trec
     from medvrag_core.systems.prepare import prepare, prepare_corpus
     from medvrag_core.systems.resources import Resources
     from medvrag_core.systems.retrievers import find_retriever, rank_all, reads_text_alone

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from medvrag_core.errors import NotBuiltError
-from medvrag_core.evaluation.estimands import Arm, Estimand, arm_of, find_set_rule
+from medvrag_core.evaluation.statistics.estimands import Arm, Estimand, arm_of, find_set_rule
 from medvrag_core.runs.workspace import Workspace
 
 
@@ -31,8 +31,8 @@ def best(
 
         medvrag best --run runs/mine --against page_single
     """
-    from medvrag_core.evaluation.best_arm import best_arm
     from medvrag_core.evaluation.outcomes import read_asked_endings
+    from medvrag_core.evaluation.statistics.best_arm import best_arm
     from medvrag_core.systems.answering import systems_with_traces
     from medvrag_core.systems.retrievers import text_arms
     from medvrag_core.views.best_arm_text import best_arm_text

@@ -29,9 +29,9 @@ def calibration(
 
         medvrag calibration --run runs/mine --system page_single
     """
-    from medvrag_core.evaluation.calibration import calibration_report
-    from medvrag_core.evaluation.confidence import stated_confidences, voted_confidences
-    from medvrag_core.evaluation.selective import ConfidenceReport, selective_report
+    from medvrag_core.evaluation.calibration.confidence import stated_confidences, voted_confidences
+    from medvrag_core.evaluation.calibration.reliability import calibration_report
+    from medvrag_core.evaluation.calibration.selective import ConfidenceReport, selective_report
     from medvrag_core.views.calibration_view import calibration_text
 
     if len({place.resolve() for place in run_}) < len(run_):

@@ -22,8 +22,8 @@ def claims(
         medvrag claims --run runs/demo
     """
     from medvrag_core.errors import InputError
-    from medvrag_core.evaluation.claim_checks import check_claims
-    from medvrag_core.evaluation.claims import load_claims
+    from medvrag_core.evaluation.claims.checks import check_claims
+    from medvrag_core.evaluation.claims.table import load_claims
     from medvrag_core.views.claims_view import claims_text
 
     if run_ is not None and not (run_ / "records").is_dir():

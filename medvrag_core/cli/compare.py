@@ -12,11 +12,11 @@ from medvrag_core.cli.calls import _traces_of
 from medvrag_core.cli.score import checked_scorer
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.endings import Answered
-from medvrag_core.evaluation.estimands import MIRAGE_SIZES, Arm, find_set_rule
+from medvrag_core.evaluation.statistics.estimands import MIRAGE_SIZES, Arm, find_set_rule
 from medvrag_core.runs.workspace import Workspace
 
 if TYPE_CHECKING:
-    from medvrag_core.evaluation.sensitivity import Runs
+    from medvrag_core.evaluation.statistics.sensitivity import Runs
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
 PlanOption = Annotated[Path | None, typer.Option("--preregistration", help="YAML file of the pre-registration.")]
@@ -43,9 +43,9 @@ def compare(
 
         medvrag compare runs/mine runs/mine --system text_rag --other page_single
     """
-    from medvrag_core.evaluation.contrasts import Contrast, contrast, registered_contrast
-    from medvrag_core.evaluation.preregistration import read_preregistration
-    from medvrag_core.evaluation.sensitivity import Clusters, with_variants
+    from medvrag_core.evaluation.statistics.contrasts import Contrast, contrast, registered_contrast
+    from medvrag_core.evaluation.statistics.preregistration import read_preregistration
+    from medvrag_core.evaluation.statistics.sensitivity import Clusters, with_variants
     from medvrag_core.views.contrast_text import contrast_text
 
     rule = find_set_rule(sets)
@@ -101,8 +101,8 @@ def plan(
 
         medvrag plan --power --discordance 0.10 --seeds 3 --flip-rate 0.05
     """
-    from medvrag_core.evaluation import preregistration as plans
-    from medvrag_core.evaluation.power import plan_power
+    from medvrag_core.evaluation.statistics import preregistration as plans
+    from medvrag_core.evaluation.statistics.power import plan_power
     from medvrag_core.views.contrast_text import power_text
 
     if template:

@@ -30,10 +30,10 @@ def cost(
 
         medvrag cost runs/mine --system medvrag --against page_single
     """
-    from medvrag_core.evaluation.cost import arm_cost
-    from medvrag_core.evaluation.extra_right import Costs, extra_right
-    from medvrag_core.evaluation.prices import price_template as template
-    from medvrag_core.evaluation.prices import read_prices
+    from medvrag_core.evaluation.cost.bill import arm_cost
+    from medvrag_core.evaluation.cost.extra_right import Costs, extra_right
+    from medvrag_core.evaluation.cost.prices import price_template as template
+    from medvrag_core.evaluation.cost.prices import read_prices
     from medvrag_core.views.cost_text import cost_text, extra_right_text
     from medvrag_core.views.cost_view import currency
 

@@ -31,9 +31,9 @@ def errors(
 
         medvrag errors --run runs/mine --system page_single
     """
-    from medvrag_core.evaluation.error_labels import read_error_labels, suspect_questions
-    from medvrag_core.evaluation.error_report import error_report, read_for_errors
-    from medvrag_core.evaluation.relevance_labels import as_gold, read_labels
+    from medvrag_core.evaluation.errors.report import error_report, read_for_errors
+    from medvrag_core.evaluation.labels.error_classes import read_error_labels, suspect_questions
+    from medvrag_core.evaluation.labels.relevance import as_gold, read_labels
     from medvrag_core.views.error_text import error_report_text
 
     workspace, gold = Workspace(run_), None

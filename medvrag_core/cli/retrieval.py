@@ -35,8 +35,8 @@ def retrieval(
 
         medvrag retrieval --run runs/mine --exact
     """
-    from medvrag_core.evaluation.relevance_labels import read_labels
-    from medvrag_core.evaluation.stage_report import stage_report
+    from medvrag_core.evaluation.labels.relevance import read_labels
+    from medvrag_core.evaluation.retrieval.report import stage_report
     from medvrag_core.systems.answering import read_traces
     from medvrag_core.systems.resources import Resources
     from medvrag_core.views.retrieval_text import stage_report_text
@@ -77,8 +77,8 @@ def judge(
         medvrag judge --run runs/mine --out labels.jsonl --profile a100
     """
     from medvrag_core.cli.app import _profile_for
-    from medvrag_core.evaluation.relevance_judge import judge_pages, judge_tasks, judging_pool
-    from medvrag_core.evaluation.relevance_labels import write_labels
+    from medvrag_core.evaluation.labels.judge import judge_pages, judge_tasks, judging_pool
+    from medvrag_core.evaluation.labels.relevance import write_labels
     from medvrag_core.runs.lock import only_writer
     from medvrag_core.systems.answering import read_traces
     from medvrag_core.systems.resources import Resources
@@ -126,9 +126,9 @@ def agreement(
 
         medvrag agreement labels.jsonl people.jsonl --correct
     """
-    from medvrag_core.evaluation.agreement import agreement as compare
-    from medvrag_core.evaluation.corrected import RaterComparison, corrected_share
-    from medvrag_core.evaluation.relevance_labels import read_labels
+    from medvrag_core.evaluation.labels.agreement import agreement as compare
+    from medvrag_core.evaluation.labels.corrected import RaterComparison, corrected_share
+    from medvrag_core.evaluation.labels.relevance import read_labels
     from medvrag_core.settings import EvaluationSettings
     from medvrag_core.views.retrieval_text import raters_text
 

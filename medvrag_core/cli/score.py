@@ -10,9 +10,9 @@ import typer
 from medvrag_core.errors import InputError
 
 if TYPE_CHECKING:
-    from medvrag_core.evaluation.scorers import ScorerName
-    from medvrag_core.evaluation.scorers_file import ScoredFile
-    from medvrag_core.evaluation.scorers_report import ScorersReport
+    from medvrag_core.evaluation.scorers.base import ScorerName
+    from medvrag_core.evaluation.scorers.file import ScoredFile
+    from medvrag_core.evaluation.scorers.report import ScorersReport
 
 
 def score(
@@ -42,7 +42,7 @@ def score(
         return
     if replies is None or out is None:
         raise InputError("--replies FILE and --out FILE are needed", way_out="or give --run DIR to score a run")
-    from medvrag_core.evaluation.scorers_file import score_file
+    from medvrag_core.evaluation.scorers.file import score_file
 
     made = score_file(replies, checked_scorer(scorer), out)
     typer.echo(made.model_dump_json(indent=1) if as_json else _file_text(made, out))
@@ -50,7 +50,7 @@ def score(
 
 def checked_scorer(name: str) -> ScorerName:
     """The name of a scorer; raises InputError for any other."""
-    from medvrag_core.evaluation.scorers import SCORERS
+    from medvrag_core.evaluation.scorers.base import SCORERS
 
     for scorer in SCORERS:
         if name == scorer:
@@ -60,7 +60,7 @@ def checked_scorer(name: str) -> ScorerName:
 
 def _run_report(run: Path, system: str) -> ScorersReport:
     from medvrag_core.evaluation.outcomes import read_asked_endings
-    from medvrag_core.evaluation.scorers_report import scorers_report
+    from medvrag_core.evaluation.scorers.report import scorers_report
     from medvrag_core.runs.workspace import Workspace
 
     endings, asked = read_asked_endings(Workspace(run), system, made_by=f"`medvrag run --system {system}` first")

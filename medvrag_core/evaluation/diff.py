@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.proportions import mcnemar
+from medvrag_core.evaluation.statistics.proportions import mcnemar
 from medvrag_core.records import Record, Trace
 
 _WORTH_TELLING = 120

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from medvrag_core.evaluation.endings import Answered
 from medvrag_core.evaluation.outcomes import ending_of
-from medvrag_core.evaluation.retrieval import RetrievalReport, retrieval_report
-from medvrag_core.evaluation.scorers_report import ScorersReport, scorers_report
+from medvrag_core.evaluation.retrieval.metrics import RetrievalReport, retrieval_report
+from medvrag_core.evaluation.scorers.report import ScorersReport, scorers_report
 from medvrag_core.evaluation.scoring import accuracy_report
 from medvrag_core.models.outcomes import worth_asking_again
 from medvrag_core.records import Record

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from medvrag_core.errors import InputError, MedvragError, MismatchError
 from medvrag_core.evaluation.endings import Answered
-from medvrag_core.evaluation.proportions import wilson
+from medvrag_core.evaluation.statistics.proportions import wilson
 from medvrag_core.records import Question, Record
 
 

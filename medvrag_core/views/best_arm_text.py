@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from medvrag_core.evaluation.best_arm import BestArm
+from medvrag_core.evaluation.statistics.best_arm import BestArm
 from medvrag_core.views.contrast_text import contrast_text
 from medvrag_core.views.trace_text import plain
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from medvrag_core.evaluation.best_arm import BestArm
+from medvrag_core.evaluation.statistics.best_arm import BestArm
 from medvrag_core.views.tables import HtmlTable, Number
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from medvrag_core.evaluation.calibration import CalibrationReport
-from medvrag_core.evaluation.selective import Abstention, SelectiveReport
+from medvrag_core.evaluation.calibration.reliability import CalibrationReport
+from medvrag_core.evaluation.calibration.selective import Abstention, SelectiveReport
 from medvrag_core.views.contrast_text import p_text
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from medvrag_core.evaluation.claim_checks import ClaimCheck, ClaimsReport
-from medvrag_core.evaluation.claims import Claim, Claims
+from medvrag_core.evaluation.claims.checks import ClaimCheck, ClaimsReport
+from medvrag_core.evaluation.claims.table import Claim, Claims
 from medvrag_core.views.tables import Code, HtmlTable
 from medvrag_core.views.trace_text import plain
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from medvrag_core.evaluation.contrasts import Contrast, Effect, Verdict
-from medvrag_core.evaluation.near_duplicates import StemClusters
-from medvrag_core.evaluation.power import FlipRate, PowerPlan
+from medvrag_core.evaluation.statistics.contrasts import Contrast, Effect, Verdict
+from medvrag_core.evaluation.statistics.near_duplicates import StemClusters
+from medvrag_core.evaluation.statistics.power import FlipRate, PowerPlan
 from medvrag_core.views.trace_text import plain
 
 VERDICTS: dict[Verdict, str] = {

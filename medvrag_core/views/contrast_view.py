@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from medvrag_core.evaluation.contrasts import Contrast, Effect
-from medvrag_core.evaluation.power import FlipRate
 from medvrag_core.evaluation.scoring import AccuracyReport
+from medvrag_core.evaluation.statistics.contrasts import Contrast, Effect
+from medvrag_core.evaluation.statistics.power import FlipRate
 from medvrag_core.views.contrast_text import ONE_SET, VERDICTS, means, p_text, readings, stems_text, tests_text
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number
@@ -37,7 +37,7 @@ def sensitivity_table(contrasts: Sequence[Contrast], *, caption: str = "") -> Ht
     """The means of every contrast under other readings of the same runs, those that agree to the last digit in one row.
 
     p-values are adjusted within one reading. Contrasts without variants have no row, see
-    :mod:`medvrag_core.evaluation.sensitivity`.
+    :mod:`medvrag_core.evaluation.statistics.sensitivity`.
     """
     rows: list[list[object]] = [
         [f"{found.b} over {found.a}", name, *_cells(effect)]

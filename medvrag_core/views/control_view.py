@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from medvrag_core.evaluation.controls import Control, ControlResult
+from medvrag_core.evaluation.statistics.controls import Control, ControlResult
 from medvrag_core.views.contrast_text import VERDICTS, p_text, tests_text
 from medvrag_core.views.contrast_view import contrast_figure
 from medvrag_core.views.error_view import share_text

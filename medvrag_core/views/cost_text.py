@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from medvrag_core.evaluation.cost import CostReport
-from medvrag_core.evaluation.extra_right import ExtraRight
+from medvrag_core.evaluation.cost.bill import CostReport
+from medvrag_core.evaluation.cost.extra_right import ExtraRight
 from medvrag_core.views.cost_view import QUANTITY_LABELS, SHOWN, amount, currency, difference, per_extra, spread_cells
 from medvrag_core.views.trace_text import plain
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from medvrag_core.evaluation.cost import STAGES, CostReport, CostRow
-from medvrag_core.evaluation.extra_right import ExtraCost, ExtraRight
-from medvrag_core.evaluation.rounds import PAPER_ROUNDS, RoundsRow
+from medvrag_core.evaluation.cost.bill import STAGES, CostReport, CostRow
+from medvrag_core.evaluation.cost.extra_right import ExtraCost, ExtraRight
+from medvrag_core.evaluation.stopping.rounds import PAPER_ROUNDS, RoundsRow
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number, seconds
 from medvrag_core.views.theme import BLUE, ROW_HEIGHT, VERMILION, titled

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from medvrag_core.evaluation.error_report import ErrorReport
-from medvrag_core.evaluation.paper_taxonomy import PAPER_CLASSES
+from medvrag_core.evaluation.errors.paper_taxonomy import PAPER_CLASSES
+from medvrag_core.evaluation.errors.report import ErrorReport
 from medvrag_core.views.error_view import ERROR_LABELS, PLACE_LABELS, errors_text, share_text
 from medvrag_core.views.grounding_view import CITATION_LABELS
 from medvrag_core.views.trace_text import plain

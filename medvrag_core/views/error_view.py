@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from medvrag_core.evaluation.error_labels import HumanCheck
-from medvrag_core.evaluation.evidence_flow import EvidenceFlow, Place
-from medvrag_core.evaluation.paper_taxonomy import (
+from medvrag_core.evaluation.errors.evidence_flow import EvidenceFlow, Place
+from medvrag_core.evaluation.errors.paper_taxonomy import (
     PAPER_CLASSES,
     BothTaxonomies,
     ErrorCase,
@@ -17,8 +16,9 @@ from medvrag_core.evaluation.paper_taxonomy import (
     PaperTaxonomy,
     SideRow,
 )
-from medvrag_core.evaluation.shares import Share
-from medvrag_core.evaluation.taxonomy import ERROR_CLASSES, ErrorClass, ErrorRow, ErrorTaxonomy
+from medvrag_core.evaluation.errors.taxonomy import ERROR_CLASSES, ErrorClass, ErrorRow, ErrorTaxonomy
+from medvrag_core.evaluation.labels.error_classes import HumanCheck
+from medvrag_core.evaluation.statistics.shares import Share
 from medvrag_core.records import Trace
 from medvrag_core.views.tables import HtmlTable, Number
 from medvrag_core.views.theme import BLUE, GRAY, GREEN, ORANGE, PURPLE, ROW_HEIGHT, SKY, VERMILION, titled

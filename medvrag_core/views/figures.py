@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from medvrag_core.evaluation.latency import LatencyRow
-from medvrag_core.evaluation.retrieval import RetrievalReport
-from medvrag_core.evaluation.rounds import PAPER_ROUNDS, RoundsRow
+from medvrag_core.evaluation.cost.latency import LatencyRow
+from medvrag_core.evaluation.retrieval.metrics import RetrievalReport
+from medvrag_core.evaluation.stopping.rounds import PAPER_ROUNDS, RoundsRow
 from medvrag_core.records import Page
 from medvrag_core.views.markup import escape
 from medvrag_core.views.theme import BLUE, GRAY, ORANGE, PALETTE, titled

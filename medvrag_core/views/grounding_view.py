@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from medvrag_core.evaluation.audit.paper import load_paper
-from medvrag_core.evaluation.grounding import GroundingReport, Group
-from medvrag_core.evaluation.removal import FLIPS, TO_WRONG, RemovalReport, RemovalRow
-from medvrag_core.evaluation.shares import Ratio, Share
+from medvrag_core.evaluation.errors.grounding import GroundingReport, Group
+from medvrag_core.evaluation.errors.removal import FLIPS, TO_WRONG, RemovalReport, RemovalRow
+from medvrag_core.evaluation.statistics.shares import Ratio, Share
 from medvrag_core.views.contrast_text import p_text
 from medvrag_core.views.error_view import DASH, share_text
 from medvrag_core.views.markup import escape
@@ -28,7 +28,7 @@ CITATION_LABELS = {
     "foreign": "name a page never sent",
     "supported": "cite a gold page",
 }
-"""Shares of a :class:`~medvrag_core.evaluation.grounding.GroundingRow` in words."""
+"""Shares of a :class:`~medvrag_core.evaluation.errors.grounding.GroundingRow` in words."""
 
 
 def grounding_table(report: GroundingReport, *, caption: str = "") -> HtmlTable:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from medvrag_core.evaluation.agreement import Agreement
-from medvrag_core.evaluation.corrected import Correction
-from medvrag_core.evaluation.label_sample import LabelTask
+from medvrag_core.evaluation.labels.agreement import Agreement
+from medvrag_core.evaluation.labels.corrected import Correction
+from medvrag_core.evaluation.labels.sample import LabelTask
 from medvrag_core.views.retrieval_view import estimate_cell
 from medvrag_core.views.tables import HtmlTable, Number
 

@@ -10,9 +10,9 @@ from typing import Any
 import ipywidgets as widgets  # type: ignore[import-untyped]
 
 from medvrag_core.errors import MedvragError
-from medvrag_core.evaluation.label_sample import LabelTask
-from medvrag_core.evaluation.label_session import LabelSession
-from medvrag_core.evaluation.relevance_labels import Grade
+from medvrag_core.evaluation.labels.relevance import Grade
+from medvrag_core.evaluation.labels.sample import LabelTask
+from medvrag_core.evaluation.labels.session import LabelSession
 from medvrag_core.records import Page, Question
 from medvrag_core.views.markup import escape
 from medvrag_core.views.pages import page_thumbnail
@@ -38,7 +38,7 @@ class LabelWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no types
 
     Parameters
     ----------
-    tasks : the sample, see :func:`~medvrag_core.evaluation.label_sample.draw_sample`
+    tasks : the sample, see :func:`~medvrag_core.evaluation.labels.sample.draw_sample`
     questions : by id
     page : a page by id, for its text
     image : the path of a page's image by id

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from medvrag_core.evaluation.corrected import Correction, RaterComparison
-from medvrag_core.evaluation.exact_overlap import ExactOverlap
-from medvrag_core.evaluation.means import Estimate
-from medvrag_core.evaluation.relevance_judge import JudgeReport
-from medvrag_core.evaluation.stage_report import StageReport
+from medvrag_core.evaluation.labels.corrected import Correction, RaterComparison
+from medvrag_core.evaluation.labels.judge import JudgeReport
+from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap
+from medvrag_core.evaluation.retrieval.report import StageReport
+from medvrag_core.evaluation.statistics.means import Estimate
 from medvrag_core.views.retrieval_view import STAGE_LABELS
 from medvrag_core.views.tables import seconds
 from medvrag_core.views.trace_text import plain

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from medvrag_core.evaluation.exact_overlap import ExactOverlap
-from medvrag_core.evaluation.means import Estimate
-from medvrag_core.evaluation.paired_retrieval import PairedRetrieval
-from medvrag_core.evaluation.stage_recall import Stage, StageRecall
+from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap
+from medvrag_core.evaluation.retrieval.paired import PairedRetrieval
+from medvrag_core.evaluation.retrieval.stages import Stage, StageRecall
+from medvrag_core.evaluation.statistics.means import Estimate
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number, seconds
 from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, titled

@@ -8,9 +8,9 @@ from itertools import islice
 from textwrap import shorten
 from typing import Any
 
-from medvrag_core.evaluation.by_evidence import GroupRow
-from medvrag_core.evaluation.filter_loss import FilterLoss
+from medvrag_core.evaluation.errors.by_evidence import GroupRow
 from medvrag_core.evaluation.report import RunReport
+from medvrag_core.evaluation.retrieval.filter_loss import FilterLoss
 from medvrag_core.records import Article, FilterDecision, LedgerEntry, Summary, Trace
 from medvrag_core.settings import Profile
 from medvrag_core.views.tables import HtmlTable, Number, seconds

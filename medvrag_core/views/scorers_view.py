@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from medvrag_core.evaluation.scorers import SCORERS
-from medvrag_core.evaluation.scorers_report import ScorerColumn, ScorersReport
+from medvrag_core.evaluation.scorers.base import SCORERS
+from medvrag_core.evaluation.scorers.report import ScorerColumn, ScorersReport
 from medvrag_core.views.tables import HtmlTable, Number
 
 

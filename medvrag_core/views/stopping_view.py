@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from medvrag_core.evaluation.contrasts import Effect
-from medvrag_core.evaluation.rounds import IterationGain
-from medvrag_core.evaluation.stop_choices import GO, OWN, STOP
-from medvrag_core.evaluation.stop_rule import HINDSIGHT, LEARNED, FeatureWeight, StopRuleReport
-from medvrag_core.evaluation.stopping import PolicyRow, PolicyStep
+from medvrag_core.evaluation.statistics.contrasts import Effect
+from medvrag_core.evaluation.stopping.choices import GO, OWN, STOP
+from medvrag_core.evaluation.stopping.policies import PolicyRow, PolicyStep
+from medvrag_core.evaluation.stopping.rounds import IterationGain
+from medvrag_core.evaluation.stopping.rule import HINDSIGHT, LEARNED, FeatureWeight, StopRuleReport
 from medvrag_core.views.contrast_text import VERDICTS, p_text
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number, seconds

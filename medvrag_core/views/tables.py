@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from medvrag_core.evaluation.latency import LatencyRow
-from medvrag_core.evaluation.retrieval import RetrievalReport
+from medvrag_core.evaluation.cost.latency import LatencyRow
+from medvrag_core.evaluation.retrieval.metrics import RetrievalReport
 from medvrag_core.evaluation.scoring import AccuracyReport
 from medvrag_core.views.markup import escape
 

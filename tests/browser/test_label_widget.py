@@ -18,13 +18,13 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser
 
-from medvrag_core.evaluation.relevance_labels import read_labels
+from medvrag_core.evaluation.labels.relevance import read_labels
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CELL = """
 from pathlib import Path
-from medvrag_core.evaluation.label_sample import draw_sample
+from medvrag_core.evaluation.labels.sample import draw_sample
 from medvrag_core.records import Page, Question
 from medvrag_core.views.label_widget import LabelWidget
 

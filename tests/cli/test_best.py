@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from medvrag_core.evaluation.folds import folds_of
+from medvrag_core.evaluation.statistics.folds import folds_of
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question
 from medvrag_core.runs.workspace import Workspace

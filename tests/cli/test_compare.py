@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from medvrag_core.evaluation.estimands import MIRAGE_SIZES
-from medvrag_core.evaluation.preregistration import read_preregistration
+from medvrag_core.evaluation.statistics.estimands import MIRAGE_SIZES
+from medvrag_core.evaluation.statistics.preregistration import read_preregistration
 from medvrag_core.records import Question, Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import asked_path, trace_path

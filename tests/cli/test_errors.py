@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from medvrag_core.evaluation.error_labels import ErrorLabel, SuspectGold
-from medvrag_core.evaluation.relevance_labels import RelevanceLabel, write_labels
+from medvrag_core.evaluation.labels.error_classes import ErrorLabel, SuspectGold
+from medvrag_core.evaluation.labels.relevance import RelevanceLabel, write_labels
 from medvrag_core.records import FilterDecision, Hit, MemoryBank, ParsedReply, Question, ReaderReply, Round, Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import trace_path

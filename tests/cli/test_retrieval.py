@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from medvrag_core.evaluation.relevance_labels import RelevanceLabel, read_labels, write_labels
+from medvrag_core.evaluation.labels.relevance import RelevanceLabel, read_labels, write_labels
 from medvrag_core.runs.workspace import Workspace
 
 Run = Callable[..., SimpleNamespace]

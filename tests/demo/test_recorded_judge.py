@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from medvrag_core.evaluation.labels.judge import JudgeReport, prompt_version
+from medvrag_core.evaluation.labels.relevance import read_labels
 from medvrag_core.evaluation.questions import read_questions
-from medvrag_core.evaluation.relevance_judge import JudgeReport, prompt_version
-from medvrag_core.evaluation.relevance_labels import read_labels
 
 DEMO = Path(__file__).resolve().parents[2] / "data" / "demo"
 LABELS = read_labels(DEMO / "recorded" / "judge_labels.jsonl")
@@ -27,9 +27,9 @@ def test_the_report_counts_the_labels() -> None:
     assert REPORT.relevant == 0
 
 
-def test_they_speak_of_one_question_an_article_of_the_demo() -> None:
-    questions = {q.id for q in read_questions(DEMO / "built" / "questions.jsonl")}
+def test_they_speak_of_one_question_an_article_of_the_demo(built: Path) -> None:
+    questions = {q.id for q in read_questions(built / "questions.jsonl")}
     asked = {label.question_id for label in LABELS}
     assert asked == {q for q in questions if q.endswith("-01")} and len(asked) == REPORT.questions
-    articles = {path.stem for path in (DEMO / "built" / "pdf").glob("*.pdf")}
+    articles = {path.stem for path in (built / "pdf").glob("*.pdf")}
     assert {label.page_id.split("#")[0] for label in LABELS} <= articles

@@ -9,11 +9,11 @@ import pytest
 
 from medvrag_core.errors import InputError, NotBuiltError
 from medvrag_core.evaluation.endings import Ending
-from medvrag_core.evaluation.estimands import arm_of
 from medvrag_core.evaluation.outcomes import ending_of, outcomes_path, read_asked_endings, read_endings
 from medvrag_core.evaluation.report import run_report
-from medvrag_core.evaluation.scorers_report import scorers_report
+from medvrag_core.evaluation.scorers.report import scorers_report
 from medvrag_core.evaluation.scoring import accuracy_report
+from medvrag_core.evaluation.statistics.estimands import arm_of
 from medvrag_core.records import Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import asked_path, read_traces, trace_path

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from medvrag_core.evaluation.best_arm import BestArm, best_arm
-from medvrag_core.evaluation.contrasts import Rules
-from medvrag_core.evaluation.estimands import Arm
+from medvrag_core.evaluation.statistics.best_arm import BestArm, best_arm
+from medvrag_core.evaluation.statistics.contrasts import Rules
+from medvrag_core.evaluation.statistics.estimands import Arm
 from medvrag_core.views.best_arm_text import best_arm_text
 from medvrag_core.views.best_arm_view import choosing_table
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from medvrag_core.evaluation.calibration import CalibrationReport, calibration_report
-from medvrag_core.evaluation.confidence import Confidences
-from medvrag_core.evaluation.selective import SelectiveReport, selective_report
+from medvrag_core.evaluation.calibration.confidence import Confidences
+from medvrag_core.evaluation.calibration.reliability import CalibrationReport, calibration_report
+from medvrag_core.evaluation.calibration.selective import SelectiveReport, selective_report
 from medvrag_core.settings import EvaluationSettings
 from medvrag_core.views import calibration_view
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from medvrag_core.evaluation.claim_checks import check_claims
-from medvrag_core.evaluation.claims import load_claims
+from medvrag_core.evaluation.claims.checks import check_claims
+from medvrag_core.evaluation.claims.table import load_claims
 from medvrag_core.views.claims_view import claims_table, claims_text, expected_text, paper_text
 
 HOSTILE = "<b>\x1b[31m"

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from medvrag_core.evaluation.contrasts import Contrast, Rules, Variant, contrast_family
-from medvrag_core.evaluation.estimands import Arm
-from medvrag_core.evaluation.near_duplicates import StemClusters
-from medvrag_core.evaluation.power import FlipRate
 from medvrag_core.evaluation.scoring import AccuracyReport
+from medvrag_core.evaluation.statistics.contrasts import Contrast, Rules, Variant, contrast_family
+from medvrag_core.evaluation.statistics.estimands import Arm
+from medvrag_core.evaluation.statistics.near_duplicates import StemClusters
+from medvrag_core.evaluation.statistics.power import FlipRate
 from medvrag_core.views.contrast_view import (
     accuracy_by_arm,
     contrast_figure,

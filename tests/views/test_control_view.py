@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from medvrag_core.evaluation.controls import CONTROLS, Control, control_results
 from medvrag_core.evaluation.questions import write_questions
+from medvrag_core.evaluation.statistics.controls import CONTROLS, Control, control_results
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question, Trace
 from medvrag_core.runs.stage import begin_stage, read_stage

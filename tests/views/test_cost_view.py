@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from medvrag_core.evaluation.cost import CostReport, cost_report
-from medvrag_core.evaluation.extra_right import ExtraCost
-from medvrag_core.evaluation.prices import PriceTable
-from medvrag_core.evaluation.rounds import rounds_report
+from medvrag_core.evaluation.cost.bill import CostReport, cost_report
+from medvrag_core.evaluation.cost.extra_right import ExtraCost
+from medvrag_core.evaluation.cost.prices import PriceTable
+from medvrag_core.evaluation.stopping.rounds import rounds_report
 from medvrag_core.records import Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import read_traces

@@ -4,10 +4,8 @@ import json
 
 import pytest
 
-from medvrag_core.evaluation.error_labels import HumanCheck
-from medvrag_core.evaluation.evidence_flow import EvidenceFlow, FlowRow
-from medvrag_core.evaluation.means import Estimate
-from medvrag_core.evaluation.paper_taxonomy import (
+from medvrag_core.evaluation.errors.evidence_flow import EvidenceFlow, FlowRow
+from medvrag_core.evaluation.errors.paper_taxonomy import (
     PAPER_CLASSES,
     BothTaxonomies,
     ErrorCase,
@@ -16,8 +14,10 @@ from medvrag_core.evaluation.paper_taxonomy import (
     SideRow,
     page_fates,
 )
-from medvrag_core.evaluation.shares import share_of
-from medvrag_core.evaluation.taxonomy import ERROR_CLASSES, ErrorRow, ErrorTaxonomy
+from medvrag_core.evaluation.errors.taxonomy import ERROR_CLASSES, ErrorRow, ErrorTaxonomy
+from medvrag_core.evaluation.labels.error_classes import HumanCheck
+from medvrag_core.evaluation.statistics.means import Estimate
+from medvrag_core.evaluation.statistics.shares import share_of
 from medvrag_core.records import Outcome, Question, Trace
 from medvrag_core.views.error_view import (
     ERROR_LABELS,

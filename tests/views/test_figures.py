@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from medvrag_core.evaluation.latency import LatencyRow
-from medvrag_core.evaluation.retrieval import RetrievalReport
-from medvrag_core.evaluation.rounds import RoundsRow
-from medvrag_core.evaluation.taxonomy import ERROR_CLASSES, ErrorRow, ErrorTaxonomy
+from medvrag_core.evaluation.cost.latency import LatencyRow
+from medvrag_core.evaluation.errors.taxonomy import ERROR_CLASSES, ErrorRow, ErrorTaxonomy
+from medvrag_core.evaluation.retrieval.metrics import RetrievalReport
+from medvrag_core.evaluation.stopping.rounds import RoundsRow
 from medvrag_core.records import Page
 from medvrag_core.views import figures
 from medvrag_core.views.theme import profile_caption, template

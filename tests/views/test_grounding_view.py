@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from medvrag_core.evaluation.contrasts import Effect
-from medvrag_core.evaluation.grounding import GroundingReport, GroundingRow, Group
-from medvrag_core.evaluation.removal import FLIPS, TO_WRONG, RemovalReport, RemovalRow
-from medvrag_core.evaluation.shares import ratio_of, share_of
+from medvrag_core.evaluation.errors.grounding import GroundingReport, GroundingRow, Group
+from medvrag_core.evaluation.errors.removal import FLIPS, TO_WRONG, RemovalReport, RemovalRow
+from medvrag_core.evaluation.statistics.contrasts import Effect
+from medvrag_core.evaluation.statistics.shares import ratio_of, share_of
 from medvrag_core.views.grounding_view import grounding_figure, grounding_table, removal_figure, removal_table
 
 

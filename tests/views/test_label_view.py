@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from medvrag_core.evaluation.agreement import agreement
-from medvrag_core.evaluation.corrected import corrected_share
-from medvrag_core.evaluation.label_sample import draw_sample
-from medvrag_core.evaluation.relevance_labels import RelevanceLabel
+from medvrag_core.evaluation.labels.agreement import agreement
+from medvrag_core.evaluation.labels.corrected import corrected_share
+from medvrag_core.evaluation.labels.relevance import RelevanceLabel
+from medvrag_core.evaluation.labels.sample import draw_sample
 from medvrag_core.settings import EvaluationSettings
 from medvrag_core.views.label_view import agreement_table, correction_table, sample_table
 

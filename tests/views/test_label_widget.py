@@ -10,9 +10,9 @@ import pytest
 from ipywidgets import Button
 
 from medvrag_core.corpus.store import CorpusStore
-from medvrag_core.evaluation.label_sample import LabelTask, draw_sample
-from medvrag_core.evaluation.label_session import rater_path
-from medvrag_core.evaluation.relevance_labels import read_labels
+from medvrag_core.evaluation.labels.relevance import read_labels
+from medvrag_core.evaluation.labels.sample import LabelTask, draw_sample
+from medvrag_core.evaluation.labels.session import rater_path
 from medvrag_core.records import Page, Question
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.views.label_widget import LabelWidget
@@ -115,7 +115,7 @@ def test_a_label_that_cannot_be_kept_is_told_and_the_page_stays(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("medvrag_core.evaluation.relevance_labels.os.fsync", full)
+    monkeypatch.setattr("medvrag_core.evaluation.labels.relevance.os.fsync", full)
     click(widget.buttons["relevant"])
     assert "Not kept" in widget.told.value and "No space" in widget.told.value
     assert widget.session.task == task

@@ -11,8 +11,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from medvrag_core.errors import InputError, NotBuiltError
-from medvrag_core.evaluation.claim_checks import check_claims
-from medvrag_core.evaluation.claims import load_claims
+from medvrag_core.evaluation.claims.checks import check_claims
+from medvrag_core.evaluation.claims.table import load_claims
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.stage import record_stage
 from medvrag_core.views.publishing.book import build_book

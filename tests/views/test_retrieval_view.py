@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from medvrag_core.evaluation.exact_overlap import ExactOverlap, OverlapRow
-from medvrag_core.evaluation.means import Estimate
-from medvrag_core.evaluation.paired_retrieval import PairedRetrieval
-from medvrag_core.evaluation.relevance_labels import RelevanceLabel
-from medvrag_core.evaluation.stage_recall import STAGES, Stage, StageRank, StageRecall, StageRow
-from medvrag_core.evaluation.stage_report import stage_report
+from medvrag_core.evaluation.labels.relevance import RelevanceLabel
+from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap, OverlapRow
+from medvrag_core.evaluation.retrieval.paired import PairedRetrieval
+from medvrag_core.evaluation.retrieval.report import stage_report
+from medvrag_core.evaluation.retrieval.stages import STAGES, Stage, StageRank, StageRecall, StageRow
+from medvrag_core.evaluation.statistics.means import Estimate
 from medvrag_core.records import (
     FilterDecision,
     Hit,

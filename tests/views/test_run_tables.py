@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from medvrag_core.evaluation.filter_loss import filter_loss
+from medvrag_core.evaluation.retrieval.filter_loss import filter_loss
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import (
     Article,

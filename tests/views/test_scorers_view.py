@@ -6,7 +6,7 @@ import pytest
 
 from medvrag_core.evaluation.endings import Ending
 from medvrag_core.evaluation.report import run_report
-from medvrag_core.evaluation.scorers_report import ScorersReport, scorers_report
+from medvrag_core.evaluation.scorers.report import ScorersReport, scorers_report
 from medvrag_core.records import Question
 from medvrag_core.views.report_text import report_text
 from medvrag_core.views.scorers_view import scorers_table, scorers_text

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from medvrag_core.evaluation.contrasts import Rules
-from medvrag_core.evaluation.estimands import Arm
-from medvrag_core.evaluation.rounds import IterationGain
-from medvrag_core.evaluation.stop_choices import FEATURES, GO, OWN, STOP, Choices
-from medvrag_core.evaluation.stop_rule import HINDSIGHT, LEARNED, StopRuleReport, stop_rule_report
-from medvrag_core.evaluation.stopping import Policy, PolicyStep, policy_row, policy_steps
+from medvrag_core.evaluation.statistics.contrasts import Rules
+from medvrag_core.evaluation.statistics.estimands import Arm
+from medvrag_core.evaluation.stopping.choices import FEATURES, GO, OWN, STOP, Choices
+from medvrag_core.evaluation.stopping.policies import Policy, PolicyStep, policy_row, policy_steps
+from medvrag_core.evaluation.stopping.rounds import IterationGain
+from medvrag_core.evaluation.stopping.rule import HINDSIGHT, LEARNED, StopRuleReport, stop_rule_report
 from medvrag_core.views import stopping_view
 
 QUICK = Rules(resamples=300, permutations=300)

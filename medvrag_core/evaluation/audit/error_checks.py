@@ -8,7 +8,7 @@ from medvrag_core.evaluation.audit.finding import Finding, compare, decide, deri
 from medvrag_core.evaluation.audit.grim import fitting_totals, possible_counts
 from medvrag_core.evaluation.audit.paper import Paper
 from medvrag_core.evaluation.audit.rounded import exact, total
-from medvrag_core.evaluation.proportions import wilson
+from medvrag_core.evaluation.statistics.proportions import wilson
 
 CLASSES = ("retrieval_miss", "filter_miss", "misread", "round_drift")
 SAMPLE = ("sample_figure", "sample_table", "sample_layout")

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from medvrag_core.evaluation.audit.averages import StepRow
 from medvrag_core.evaluation.audit.table import AccuracyTable
-from medvrag_core.evaluation.proportions import holm, mcnemar
+from medvrag_core.evaluation.statistics.proportions import holm, mcnemar
 from medvrag_core.records import Record
 
 DISCORDANCES = (0.04, 0.06, 0.08, 0.10, 0.15, 0.20)

@@ -16,8 +16,8 @@ from medvrag_core.evaluation.benchmarks.raw import (
     read_pubmedqa,
 )
 from medvrag_core.evaluation.benchmarks.registry import find_benchmark, load_registry
-from medvrag_core.evaluation.estimands import MIRAGE_SIZES
 from medvrag_core.evaluation.questions import usable_question
+from medvrag_core.evaluation.statistics.estimands import MIRAGE_SIZES
 from medvrag_core.records import Question
 
 MAIN_SETS = tuple(MIRAGE_SIZES)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from medvrag_core.evaluation.claim_checks import ClaimCheck, ClaimsReport
-from medvrag_core.evaluation.claims import STATUSES
+from medvrag_core.evaluation.claims.checks import ClaimCheck, ClaimsReport
+from medvrag_core.evaluation.claims.table import STATUSES
 from medvrag_core.views.claims_view import expected_text, measured_text, paper_text
 from medvrag_core.views.markup import escape
 

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from medvrag_core.errors import NotBuiltError
-from medvrag_core.evaluation.claim_checks import check_claims
-from medvrag_core.evaluation.claims import load_claims
+from medvrag_core.evaluation.claims.checks import check_claims
+from medvrag_core.evaluation.claims.table import load_claims
 from medvrag_core.records import RunRecord
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.views.publishing.chapters import stage_of

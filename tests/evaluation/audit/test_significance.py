@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from medvrag_core.evaluation.audit.averages import steps
 from medvrag_core.evaluation.audit.paper import load_paper
 from medvrag_core.evaluation.audit.significance import largest_discordance, mcnemar_at, step_tests
-from medvrag_core.evaluation.proportions import mcnemar
+from medvrag_core.evaluation.statistics.proportions import mcnemar
 
 SHOWN = (0.04, 0.06, 0.08, 0.10, 0.15, 0.20)
 

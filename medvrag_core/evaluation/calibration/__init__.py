@@ -1,0 +1,1 @@
+"""How sure a system says it is, and how sure it may be."""

@@ -1,0 +1,1 @@
+"""Seconds, tokens, images, calls and money."""

@@ -1,0 +1,1 @@
+"""Wrong answers: where the evidence was lost, and whether answers rest on the pages they cite."""

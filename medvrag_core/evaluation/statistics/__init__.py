@@ -1,0 +1,1 @@
+"""Inference: shares, means, paired contrasts of arms, power, pre-registration, controls."""

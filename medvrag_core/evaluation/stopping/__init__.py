@@ -1,0 +1,1 @@
+"""Rounds: what they recover, and when to stop."""
