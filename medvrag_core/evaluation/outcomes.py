@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from medvrag_core.errors import InputError, NotBuiltError
 from medvrag_core.evaluation.endings import Answered, Ending, last_reply
-from medvrag_core.evaluation.errors.taxonomy import page_of
 from medvrag_core.evaluation.retrieval.filter_loss import filter_fallbacks
+from medvrag_core.reasoning.sameness import page_of
 from medvrag_core.records import Record, Trace
 from medvrag_core.runs.publish import whole_file
 from medvrag_core.runs.workspace import Workspace

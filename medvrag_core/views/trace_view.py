@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.errors.taxonomy import page_of
+from medvrag_core.reasoning.sameness import page_of
 from medvrag_core.records import MemoryBank, Question, ReaderReply, Round, SeenPage, ShardDecision, StageTime, Trace
 from medvrag_core.views.markup import escape
 from medvrag_core.views.pages import page_thumbnail

@@ -15,10 +15,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from medvrag_core.evaluation.errors.taxonomy import gold_of, page_of
+from medvrag_core.evaluation.errors.taxonomy import gold_of
 from medvrag_core.evaluation.scoring import require_one_arm, score
 from medvrag_core.evaluation.statistics.shares import Ratio, Share, ratio_of, share_of
 from medvrag_core.reasoning.citations import citations
+from medvrag_core.reasoning.sameness import page_of
 from medvrag_core.records import Record, Trace
 from medvrag_core.settings import EvaluationSettings
 

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from pydantic import Field
 
 from medvrag_core.errors import MedvragError
 from medvrag_core.evaluation.scoring import require_one_arm, score
 from medvrag_core.evaluation.statistics.proportions import wilson
-from medvrag_core.reasoning.sameness import page_of as page_of
+from medvrag_core.reasoning.sameness import page_of
 from medvrag_core.records import Record, Round, Trace
 
 ErrorClass = Literal[
@@ -30,20 +30,7 @@ ErrorClass = Literal[
     "refused",
     "error",
 ]
-ERROR_CLASSES: tuple[ErrorClass, ...] = (
-    "retrieval_miss",
-    "filter_miss",
-    "not_shown",
-    "round_drift",
-    "misread",
-    "suspect_gold",
-    "no_retrieval",
-    "unlabeled",
-    "unparsed",
-    "truncated",
-    "refused",
-    "error",
-)
+ERROR_CLASSES: tuple[ErrorClass, ...] = get_args(ErrorClass)
 
 
 class Reached(IntEnum):

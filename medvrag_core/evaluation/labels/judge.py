@@ -22,11 +22,11 @@ from tqdm import tqdm
 
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.errors import InputError, ModelError
-from medvrag_core.evaluation.errors.taxonomy import page_of
 from medvrag_core.evaluation.labels.relevance import Pair, RelevanceLabel
 from medvrag_core.models.base import ChatModel, ChatRequest, Message
 from medvrag_core.models.outcomes import CallError
 from medvrag_core.models.reply_text import neutral, without_reasoning
+from medvrag_core.reasoning.sameness import page_of
 from medvrag_core.records import Question, Record, Trace
 from medvrag_core.runs.side_by_side import side_by_side
 

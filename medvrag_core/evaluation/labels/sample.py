@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pydantic import Field
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.errors.taxonomy import page_of
 from medvrag_core.evaluation.labels.judge import judging_pool
 from medvrag_core.evaluation.labels.relevance import Pair, RelevanceLabel
+from medvrag_core.reasoning.sameness import page_of
 from medvrag_core.records import Record, Trace
 
 

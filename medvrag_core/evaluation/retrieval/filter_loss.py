@@ -13,10 +13,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from medvrag_core.evaluation.errors.taxonomy import page_of
 from medvrag_core.evaluation.scoring import require_one_arm
 from medvrag_core.evaluation.statistics.proportions import wilson
 from medvrag_core.filter.budget import SUMMARY_CUT
+from medvrag_core.reasoning.sameness import page_of
 from medvrag_core.records import Record, Round, ShardDecision, Trace
 
 Fate = Literal["lost_unseen", "lost_in_map", "lost_in_reduce", "lost_to_fallback", "kept"]

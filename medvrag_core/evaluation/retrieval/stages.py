@@ -14,10 +14,10 @@ import numpy as np
 from pydantic import Field
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.errors.taxonomy import page_of
 from medvrag_core.evaluation.retrieval.metrics import Gold, question_scores
 from medvrag_core.evaluation.scoring import require_one_arm
 from medvrag_core.evaluation.statistics.means import Estimate, mean_of
+from medvrag_core.reasoning.sameness import page_of
 from medvrag_core.records import Record, Round, Trace
 from medvrag_core.settings import EvaluationSettings, Profile
 
