@@ -93,8 +93,7 @@ def run(
     """
     from medvrag_core.evaluation.outcomes import read_asked_endings
     from medvrag_core.evaluation.questions import read_questions
-    from medvrag_core.evaluation.report import run_report
-    from medvrag_core.runs.publish import write_text
+    from medvrag_core.evaluation.report import run_report, write_report
     from medvrag_core.systems.answering import answer_and_store, require_resumable
     from medvrag_core.systems.base import add_arms, find_system
     from medvrag_core.systems.prepare import prepare
@@ -118,7 +117,7 @@ def run(
             finally:
                 resources.close()
             report = run_report(*read_asked_endings(workspace, system, made_by="the same command again"))
-            write_text(out / "report.json", report.model_dump_json(indent=1) + "\n")
+            write_report(out / "report.json", report)
             stage.add(out / "report.json")
             stage.measure(**report.model_dump(mode="json"))
     typer.echo(report.model_dump_json(indent=1) if as_json else report_text(report, out))

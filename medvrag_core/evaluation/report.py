@@ -108,7 +108,7 @@ def run_report(answers: Sequence[Answered], expected: int | None = None) -> RunR
 
 def write_report(path: Path, report: RunReport) -> None:
     """Publish a report as indented JSON."""
-    write_text(path, report.model_dump_json(indent=2) + "\n")
+    write_text(path, report.model_dump_json(indent=1) + "\n")
 
 
 def _retrieval(rankings: dict[str, tuple[str, ...]], gold: dict[str, dict[str, int]]) -> RetrievalReport | None:
