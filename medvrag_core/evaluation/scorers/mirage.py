@@ -9,7 +9,6 @@ PMC-LLaMA runs by another rule, which is not built here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 
 FALLBACK = "A"
 _MARKER = '"answer_choice": "'
@@ -36,16 +35,3 @@ def mirage_letter(reply: str) -> tuple[str, bool]:
         _AT_START.match(text) or _OPTION.search(text) or _AFTER_COLON.search(text) or _AT_START_PUNCTUATED.match(text)
     )
     return (found.group(1), True) if found else (FALLBACK, False)
-
-
-def mirage_letters(replies: Iterable[str | None]) -> Iterator[str | None]:
-    """The letters of a whole set, in the order of its sorted question ids, with a quirk of the script.
-
-    A question whose list of replies is empty (``None``) is given the reply of the question before it: the script
-    reads a loop variable after its loop has ended. That is where some published figures differ by a tenth of a point
-    from what the replies themselves say. ``None`` comes out only where no reply stands before.
-    """
-    last: str | None = None
-    for reply in replies:
-        last = last if reply is None else mirage_letter(reply)[0]
-        yield last

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.evaluation.scorers.base import ReplyToScore, score_reply
-from medvrag_core.evaluation.scorers.mirage import mirage_letter, mirage_letters
+from medvrag_core.evaluation.scorers.mirage import mirage_letter
 
 RUNS = ("gpt-35-turbo-16k.cot", "gpt-35-turbo-16k.rag_32", "gpt-4-32k.cot")
 SETS = ("medqa", "medmcqa", "pubmedqa", "bioasq", "mmlu")
@@ -56,6 +56,19 @@ def published(shared_data: Path) -> Replies:
 
 def percent(right: int, of: int) -> float:
     return round(100 * right / of, 2)
+
+
+def mirage_letters(replies: Iterable[str | None]) -> Iterator[str | None]:
+    """The letters of a whole set, in the order of its sorted question ids, with a quirk of the script.
+
+    A question whose list of replies is empty (``None``) is given the reply of the question before it: the script reads
+    a loop variable after its loop has ended. That is where some published figures differ by a tenth of a point from
+    what the replies themselves say.
+    """
+    last: str | None = None
+    for reply in replies:
+        last = last if reply is None else mirage_letter(reply)[0]
+        yield last
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -156,7 +169,3 @@ def test_the_rule_agrees_with_a_slow_reading_of_it(reply: str) -> None:
 )
 def test_what_the_rule_makes_of_odd_replies(reply: str, letter: str) -> None:
     assert mirage_letter(reply)[0] == letter
-
-
-def test_an_absent_reply_repeats_the_one_before() -> None:
-    assert list(mirage_letters([None, "B", None, None, "no letter", "C"])) == [None, "B", "B", "B", "A", "C"]
