@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Literal
 
 from medvrag_core.reasoning.table_rows import CELL_BREAK, split_cells, with_heads
-from medvrag_core.records import MemoryBank, PageLayout, ReaderInput
+from medvrag_core.records import MemoryBank, ReaderInput
 
 PassageKind = Literal["sentence", "row", "caption", "reference", "summary", "finding"]
 
@@ -79,21 +79,6 @@ def tokenize(text: str) -> list[str]:
     folded = unicodedata.normalize("NFKC", text.replace("·", ".")).casefold().replace("\u00ad", "")
     folded = "".join(c for c in unicodedata.normalize("NFD", folded) if not unicodedata.combining(c))
     return [_normalized(token) for token in _TOKEN.findall(_THOUSANDS.sub("", folded))]
-
-
-def layout_text(layout: PageLayout) -> str:
-    """Text of a page that keeps its structure: a blank line between blocks, a table row on one line, cells by ``|``.
-
-    Running heads and feet are left out, and a table counts once, by its rows.
-    """
-    parts: list[str] = []
-    for region in layout.regions:
-        if region.kind in ("table", "margin") or not region.text.strip():
-            continue
-        joins = region.kind == "table_row" and parts and parts[-1].endswith("\0")
-        text = region.text + "\0" if region.kind == "table_row" else region.text
-        parts.append(("\n" if joins else "\n\n" if parts else "") + text)
-    return "".join(parts).replace("\0", "")
 
 
 def evidence_passages(given: ReaderInput) -> list[Passage]:

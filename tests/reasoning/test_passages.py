@@ -8,16 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medvrag_core.reasoning.passages import bank_passages, evidence_passages, layout_text, split_text, tokenize
+from medvrag_core.reasoning.passages import bank_passages, evidence_passages, split_text, tokenize
 from medvrag_core.reasoning.support import PassageIndex, best_passages, option_support
 from medvrag_core.reasoning.table_rows import with_heads
 from medvrag_core.records import (
     EvidenceItem,
     MemoryBank,
-    PageLayout,
     Question,
     ReaderInput,
-    Region,
     Summary,
 )
 
@@ -94,18 +92,8 @@ def test_every_cell_of_any_table_survives(rows: list[list[str]]) -> None:
         assert all(cell in line for cell in row)
 
 
-def test_layout_text_keeps_rows_and_drops_margins() -> None:
-    box = (0.0, 0.0, 1.0, 1.0)
-    rows = tuple(Region(kind="table_row", box=box, text=" | ".join(row)) for row in TABLE)
-    regions = (
-        Region(kind="margin", box=box, text="Page 3 of 9"),
-        Region(kind="caption", box=box, text="Table 1. Doses."),
-        Region(kind="table", box=box, text="all rows again"),
-        *rows,
-        Region(kind="text", box=box, text="After the table."),
-    )
-    text = layout_text(PageLayout(page_id="P#p1", words=(), regions=regions))
-    assert text.split("\n\n") == ["Table 1. Doses.", "\n".join(r.text for r in rows), "After the table."]
+def test_a_table_row_keeps_the_caption_above_and_the_heads_of_its_columns() -> None:
+    text = "\n\n".join(["Table 1. Doses.", "\n".join(" | ".join(row) for row in TABLE), "After the table."])
     row = next(p for p in split_text(text, "P#p1") if p.text.startswith("Amiodarone"))
     assert row.context == "Table 1. Doses."
     assert list(row.tokens) == tokenize("Amiodarone Dose 200 mg Screening 6-monthly")
