@@ -62,7 +62,7 @@ def main() -> None:
         resources = Resources(workspace, profile)
         try:
             traces = answer_all("page_single", resources, asked)
-            tasks = judge_tasks(traces, judging_pool(traces, "stage1", DEPTH), resources.store, show="summary")
+            tasks = judge_tasks(asked, judging_pool(traces, "stage1", DEPTH), resources.store, show="summary")
             labels, report = judge_pages(resources.chat(profile.judge_model), tasks)
         finally:
             resources.close()

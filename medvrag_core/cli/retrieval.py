@@ -36,18 +36,19 @@ def retrieval(
         medvrag retrieval --run runs/mine --exact
     """
     from medvrag_core.evaluation.labels.relevance import read_labels
+    from medvrag_core.evaluation.outcomes import read_asked_endings
     from medvrag_core.evaluation.retrieval.report import stage_report
-    from medvrag_core.systems.answering import read_traces
+    from medvrag_core.systems.answering import each_trace
     from medvrag_core.systems.resources import Resources
     from medvrag_core.views.retrieval_text import stage_report_text
 
     if people is not None and labels is None:
         raise InputError("--people corrects the labels of a judge", way_out="give those with --labels")
     workspace = Workspace(run_)
-    traces = read_traces(workspace, system, made_by=f"`medvrag run --system {system}` first")
+    endings, _ = read_asked_endings(workspace, system, made_by=f"`medvrag run --system {system}` first")
     profile = _profile_of(workspace)
     report = stage_report(
-        traces,
+        each_trace(workspace, system, [ending.question.id for ending in endings]),
         profile,
         rounds="any" if any_round else "first",
         labels=None if labels is None else read_labels(labels, rater=rater),
@@ -79,13 +80,15 @@ def judge(
     from medvrag_core.cli.app import _profile_for
     from medvrag_core.evaluation.labels.judge import judge_pages, judge_tasks, judging_pool
     from medvrag_core.evaluation.labels.relevance import write_labels
+    from medvrag_core.evaluation.outcomes import read_asked_endings
     from medvrag_core.runs.lock import only_writer
-    from medvrag_core.systems.answering import read_traces
+    from medvrag_core.systems.answering import each_trace
     from medvrag_core.systems.resources import Resources
     from medvrag_core.views.retrieval_text import judge_text
 
     workspace = Workspace(run_)
-    traces = read_traces(workspace, system, made_by=f"`medvrag run --system {system}` first")
+    endings, _ = read_asked_endings(workspace, system, made_by=f"`medvrag run --system {system}` first")
+    questions = [ending.question for ending in endings]
     resolved = _profile_for(workspace, profile, set_)
     if not resolved.judge_model.model:
         raise InputError(
@@ -95,7 +98,8 @@ def judge(
     with only_writer(run_):
         resources = Resources(workspace, resolved)
         try:
-            tasks = judge_tasks(traces, judging_pool(traces, pool, depth), resources.store, show=show)
+            pages = judging_pool(each_trace(workspace, system, [q.id for q in questions]), pool, depth)
+            tasks = judge_tasks(questions, pages, resources.store, show=show)
             labels, report = judge_pages(
                 resources.chat(resolved.judge_model),
                 tasks,

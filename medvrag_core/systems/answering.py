@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -32,8 +32,7 @@ _ENDS: dict[str, Outcome] = {"truncated": "truncated", "refused": "refused"}
 def answer_all(name: str, resources: Resources, questions: Sequence[Question], *, progress: bool = True) -> list[Trace]:
     """Answer every question and return all traces in order; see :func:`answer_and_store`."""
     asked = answer_and_store(name, resources, questions, progress=progress)
-    paths = [trace_path(resources.workspace, name, question.id) for question in asked]
-    return [Trace.from_json(path.read_bytes(), source=str(path)) for path in paths]
+    return list(each_trace(resources.workspace, name, [question.id for question in asked]))
 
 
 def answer_and_store(
@@ -62,7 +61,7 @@ def answer_and_store(
     versions = {} if profile.calls.accept_changed_prompts else resources.prompt_versions
     if versions and changed_prompts(resources.calls, versions):
         # Rarely is any changed; only then are all traces read, to name the questions.
-        refuse_changed_prompts(changed_prompts(resources.calls, versions, _traces_in(workspace, name)))
+        refuse_changed_prompts(changed_prompts(resources.calls, versions, list(each_trace(workspace, name))))
     system = find_system(name).compose(resources)
     key = answering_fingerprint(name, resources)
     save_settings(workspace.system(name), answering_settings(resources.profile))
@@ -117,7 +116,7 @@ def set_up(name: str, resources: Resources, questions: Sequence[Question]) -> tu
 
 def _precedent(arm: str, workspace: Workspace, question: Question) -> Precedent:
     path = trace_path(workspace, arm, question.id)
-    trace = Trace.from_json(path.read_bytes(), source=str(path)) if path.is_file() else None
+    trace = _trace_in(path) if path.is_file() else None
     if trace is None or trace.question.question != question.question:
         raise NotBuiltError(
             f"run '{workspace.root.name}': '{arm}' has not answered question '{question.id}'",
@@ -175,14 +174,45 @@ def _conclusion(rounds: tuple[Round, ...], failure: str) -> tuple[Outcome, str |
 
 
 def read_traces(workspace: Workspace, name: str, *, made_by: str) -> list[Trace]:
-    """All stored traces of one system, by question id.
+    """All stored traces of one system at once, by question id; where one after another will do: :func:`each_trace`.
 
     Raises NotBuiltError with ``made_by`` as the way out, and InputError for a trace that is damaged or a copy.
     """
-    traces = _traces_in(workspace, name)
+    traces = sorted(each_trace(workspace, name), key=lambda trace: trace.question.id)
     if not traces:
         raise NotBuiltError(f"run '{workspace.root.name}' has no trace of system '{name}'", way_out=f"run {made_by}")
     return traces
+
+
+def each_trace(workspace: Workspace, name: str, question_ids: Iterable[str] | None = None) -> Iterator[Trace]:
+    """Stored traces of one system one after another, for whatever need not hold all of them in memory.
+
+    Parameters
+    ----------
+    question_ids : whose traces, in this order; None: all that are stored, by file name
+
+    Raises
+    ------
+    InputError : a trace is missing, damaged, or the copy of another one
+    """
+    if question_ids is None:
+        paths = sorted(workspace.traces(name).glob("*.json"))
+    else:
+        paths = [trace_path(workspace, name, question_id) for question_id in question_ids]
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f"{path}: no such trace", way_out=f"run `medvrag run --system {name}` again")
+        trace = _trace_in(path)
+        if trace.system != name or path != trace_path(workspace, name, trace.question.id):
+            raise InputError(
+                f"{path}: holds the trace of question '{trace.question.id}' by system '{trace.system}'",
+                way_out="each trace lies under its own name; delete the copy",
+            )
+        yield trace
+
+
+def _trace_in(path: Path) -> Trace:
+    return Trace.from_json(path.read_bytes(), source=str(path))
 
 
 def systems_with_traces(workspace: Workspace) -> list[str]:
@@ -240,18 +270,5 @@ def answering_fingerprint(name: str, resources: Resources) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _traces_in(workspace: Workspace, name: str) -> list[Trace]:
-    traces = []
-    for file in sorted(workspace.traces(name).glob("*.json")):
-        trace = Trace.from_json(file.read_bytes(), source=str(file))
-        if trace.system != name or file != trace_path(workspace, name, trace.question.id):
-            raise InputError(
-                f"{file}: holds the trace of question '{trace.question.id}' by system '{trace.system}'",
-                way_out="each trace lies under its own name; delete the copy",
-            )
-        traces.append(trace)
-    return sorted(traces, key=lambda trace: trace.question.id)
-
-
 def _stands(path: Path, question: Question, key: str) -> bool:
-    return path.is_file() and is_finished(Trace.from_json(path.read_bytes(), source=str(path)), question, key)
+    return path.is_file() and is_finished(_trace_in(path), question, key)

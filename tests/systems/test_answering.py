@@ -11,7 +11,7 @@ from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question, Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems import answering
-from medvrag_core.systems.answering import answer_all, answer_and_store, answer_one, read_traces, trace_path
+from medvrag_core.systems.answering import answer_all, answer_and_store, answer_one, each_trace, read_traces, trace_path
 from medvrag_core.systems.arms import CONTROLLED_SEQUENCE, run_arms
 from medvrag_core.systems.base import System, catalog, find_system
 from medvrag_core.systems.resources import Resources
@@ -79,6 +79,22 @@ def test_traces_read_back_and_round_trip(resources: Resources, made_questions: l
     made = answer_all("medvrag", resources, made_questions, progress=False)
     assert read_traces(resources.workspace, "medvrag", made_by="x") == sorted(made, key=lambda t: t.question.id)
     assert Trace.from_json(made[0].to_json()) == made[0]
+
+
+def test_traces_come_one_after_another_in_the_order_asked_for(
+    resources: Resources, made_questions: list[Question]
+) -> None:
+    made = answer_all("medvrag", resources, made_questions, progress=False)
+    ids = [question.id for question in reversed(made_questions)]
+    coming = each_trace(resources.workspace, "medvrag", [*ids, "unknown"])
+    # Nothing is read before it is asked for.
+    assert [next(coming).question.id for _ in ids] == ids
+    with pytest.raises(InputError, match=r"unknown\.json: no such trace; run `medvrag run --system medvrag` again"):
+        next(coming)
+    copy = trace_path(resources.workspace, "medvrag", "copy")
+    copy.write_text(made[0].to_json(), encoding="utf-8")
+    with pytest.raises(InputError, match=r"copy\.json: holds the trace of question"):
+        list(each_trace(resources.workspace, "medvrag"))
 
 
 @pytest.mark.parametrize("question_id", ["../../etc/passwd", "a/b", "x" * 500, "..", "ü?*"])

@@ -22,7 +22,7 @@ from medvrag_core.evaluation.scoring import require_one_arm
 from medvrag_core.evaluation.stopping.rounds import PAPER_ROUNDS
 from medvrag_core.records import ReaderReply, Record, ShardDecision, Trace
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.systems.answering import trace_path
+from medvrag_core.systems.answering import each_trace
 
 Stage = Literal["encode", "search", "filter", "filter_map", "filter_reduce", "read", "refine", "other"]
 STAGES: dict[Stage, str] = {
@@ -214,8 +214,8 @@ def arm_cost(
 
     Raises what :func:`cost_report` raises, and InputError for a damaged trace.
     """
-    paths = [trace_path(workspace, ending.system, ending.question.id) for ending in endings]
-    traces = (Trace.from_json(path.read_bytes(), source=str(path)) for path in paths)
+    require_one_arm(endings)
+    traces = each_trace(workspace, endings[0].system, [ending.question.id for ending in endings])
     return cost_report(traces, prices=prices, questions_at_once=questions_at_once)
 
 

@@ -21,7 +21,7 @@ from medvrag_core.evaluation.outcomes import read_asked_endings
 from medvrag_core.records import Record, Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import EvaluationSettings
-from medvrag_core.systems.answering import trace_path
+from medvrag_core.systems.answering import each_trace
 
 
 class ErrorReport(Record):
@@ -42,8 +42,7 @@ def read_for_errors(
     Raises NotBuiltError where the system answered nothing in this run, and InputError for a trace that is damaged.
     """
     endings, _ = read_asked_endings(workspace, system, made_by=f"`medvrag run --system {system}` first")
-    paths = (trace_path(workspace, system, ending.question.id) for ending in endings)
-    whole = (Trace.from_json(path.read_bytes(), source=str(path)) for path in paths)
+    whole = each_trace(workspace, system, [ending.question.id for ending in endings])
     return [without_other_candidates(trace, relevant) for trace in whole]
 
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from string import Template
@@ -88,11 +88,11 @@ class UnreadableVerdictError(ModelError):
         self.reason = reason
 
 
-def judging_pool(traces: Sequence[Trace], pool: str = "both", depth: int = 10) -> dict[str, tuple[str, ...]]:
+def judging_pool(traces: Iterable[Trace], pool: str = "both", depth: int = 10) -> dict[str, tuple[str, ...]]:
     """Pages to judge by question id, in order of page id: the first ``depth`` of stages in round 1.
 
     Only these are worth a call: labels compare what stages put on top, as in TREC's pooling. Recall from them is
-    relative to the relevant pages of the pool.
+    relative to the relevant pages of the pool. The traces are looked at one by one and not kept.
 
     Raises InputError for an unknown pool, and when no page was retrieved.
     """
@@ -110,7 +110,7 @@ def judging_pool(traces: Sequence[Trace], pool: str = "both", depth: int = 10) -
 
 
 def judge_tasks(
-    traces: Sequence[Trace], pool: Mapping[str, Sequence[str]], store: CorpusStore, *, show: str = "text"
+    questions: Iterable[Question], pool: Mapping[str, Sequence[str]], store: CorpusStore, *, show: str = "text"
 ) -> list[JudgeTask]:
     """The pairs of a pool with what the judge is shown of each page.
 
@@ -124,9 +124,9 @@ def judge_tasks(
         return page.text if show == "text" else store.summaries[page_id].text
 
     return [
-        JudgeTask(question=trace.question, page_id=page_id, text=text_of(page_id))
-        for trace in traces
-        for page_id in pool.get(trace.question.id, ())
+        JudgeTask(question=question, page_id=page_id, text=text_of(page_id))
+        for question in questions
+        for page_id in pool.get(question.id, ())
     ]
 
 

@@ -7,12 +7,13 @@ loses is bounded by nothing but its calls, so each loss is told apart by the kin
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Literal
 
 from pydantic import Field
 
+from medvrag_core.evaluation.retrieval.stages import looked_at
 from medvrag_core.evaluation.scoring import require_one_arm
 from medvrag_core.evaluation.statistics.proportions import wilson
 from medvrag_core.filter.budget import SUMMARY_CUT
@@ -66,13 +67,13 @@ class FilterLoss(Record):
 
 
 def filter_loss(
-    traces: Sequence[Trace], *, rounds: Literal["first", "any"] = "first", confidence: float = 0.95
+    traces: Iterable[Trace], *, rounds: Literal["first", "any"] = "first", confidence: float = 0.95
 ) -> FilterLoss:
     """Count the fates of gold pages.
 
     Parameters
     ----------
-    traces : of one arm
+    traces : of one arm, looked at one by one and not kept
     rounds : ``first``: what round 1 did; ``any``: over all rounds, each page by the round in which it came furthest. A
         fallback counts as further than a ranking that dropped the page, since a ranking might have kept it
     confidence : of the Wilson intervals
@@ -86,32 +87,53 @@ def filter_loss(
     Chunks stand for their page, by the chunk that came furthest. ``lost_unseen`` is a candidate that no recorded call
     showed.
     """
-    require_one_arm(traces)
-    counts: Counter[Fate] = Counter()
-    questions = gold = 0
-    looked_at: list[Round] = []
+    count = FateCount(rounds)
     for trace in traces:
-        looked = trace.rounds[:1] if rounds == "first" else trace.rounds
-        looked_at += looked
+        count.add(trace)
+    return count.loss(confidence)
+
+
+class FateCount:
+    """What :func:`filter_loss` needs of each trace, so that several reports can look at a trace in one pass."""
+
+    def __init__(self, rounds: Literal["first", "any"] = "first") -> None:
+        self._rounds = rounds
+        self._heads: list[Trace] = []
+        self._fates: Counter[Fate] = Counter()
+        self._questions = self._gold = 0
+        self._calls: list[ShardDecision] = []
+
+    def add(self, trace: Trace) -> None:
+        """Look at one more trace."""
+        self._heads.append(trace.model_copy(update={"rounds": ()}))
+        looked = looked_at(trace, self._rounds)
+        # The lists of pages are long, and nothing below looks at them.
+        self._calls += [
+            call.model_copy(update={"shown": (), "kept": ()}) for round_ in looked for call in round_.filter.calls
+        ]
         pages = dict.fromkeys(trace.question.gold_pages) if looked else {}
-        questions += bool(pages)
-        gold += len(pages)
+        self._questions += bool(pages)
+        self._gold += len(pages)
         for page in pages:
             fates = [fate for round_ in looked for fate in _fates(page, round_)]
             if fates:
-                counts[max(fates, key=FATES.index)] += 1
-    came_in = counts.total()
-    return FilterLoss(
-        system=traces[0].system,
-        profile=traces[0].profile,
-        rounds=rounds,
-        questions=questions,
-        gold=gold,
-        candidates=came_in,
-        never_candidates=gold - came_in,
-        rows=tuple(_row(fate, counts[fate], came_in, confidence) for fate in reversed(FATES)),
-        calls=_calls([call for round_ in looked_at for call in round_.filter.calls]),
-    )
+                self._fates[max(fates, key=FATES.index)] += 1
+
+    def loss(self, confidence: float = 0.95) -> FilterLoss:
+        """The report on all of them; raises what :func:`filter_loss` raises."""
+        require_one_arm(self._heads)
+        came_in = self._fates.total()
+        return FilterLoss(
+            system=self._heads[0].system,
+            profile=self._heads[0].profile,
+            rounds=self._rounds,
+            questions=self._questions,
+            gold=self._gold,
+            candidates=came_in,
+            never_candidates=self._gold - came_in,
+            rows=tuple(_row(fate, self._fates[fate], came_in, confidence) for fate in reversed(FATES)),
+            calls=_calls(self._calls),
+        )
 
 
 def filter_fallbacks(traces: Sequence[Trace]) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -11,13 +12,14 @@ from medvrag_core.errors import InputError
 from medvrag_core.evaluation.labels.corrected import Correction, corrected_share
 from medvrag_core.evaluation.labels.relevance import Pair, RelevanceLabel, as_gold
 from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap, exact_overlap
-from medvrag_core.evaluation.retrieval.filter_loss import FilterLoss, filter_loss
+from medvrag_core.evaluation.retrieval.filter_loss import FateCount, FilterLoss
 from medvrag_core.evaluation.retrieval.stages import (
     Stage,
+    StageCount,
     StageRecall,
     depths_of,
     first_pages,
-    stage_recall,
+    looked_at,
     with_labels,
 )
 from medvrag_core.records import Query, Record, Trace
@@ -43,7 +45,7 @@ class StageReport(Record):
 
 
 def stage_report(
-    traces: Sequence[Trace],
+    traces: Iterable[Trace],
     profile: Profile,
     *,
     rounds: Literal["first", "any"] = "first",
@@ -53,7 +55,7 @@ def stage_report(
     cuts: Sequence[int] = (10, 100),
     search: Resources | None = None,
 ) -> StageReport:
-    """Measure retrieval from the traces of one arm.
+    """Measure retrieval from the traces of one arm, in one pass that keeps none of them.
 
     Parameters
     ----------
@@ -73,39 +75,36 @@ def stage_report(
     """
     settings, depths = profile.evaluation, depths_of(profile, cuts)
     gold = None if labels is None else as_gold(labels, partly=partly)
-    if gold is not None:
-        traces = with_labels(traces, gold)
-        if not any(trace.question.gold_pages for trace in traces):
-            raise InputError(
-                "the labels call no page of these questions relevant, so there is nothing to recall",
-                way_out="see what `medvrag agreement` makes of the rater",
-            )
+    known = {label.pair for label in labels or ()}
+    recall, fates = StageCount(depths, rounds, gold), FateCount(rounds)
+    kept: defaultdict[tuple[Stage, int], set[Pair]] = defaultdict(set)
+    queries, any_gold = [], False
+    for trace in traces:
+        trace = trace if gold is None else with_labels(trace, gold)
+        recall.add(trace)
+        fates.add(trace)
+        any_gold |= bool(trace.question.gold_pages)
+        if search is not None and trace.rounds:
+            queries.append(Query(id=trace.question.id, text=trace.rounds[0].query))
+        if people is not None:
+            for stage, ks in depths.items():
+                for k in ks:
+                    pages = first_pages(stage, looked_at(trace, rounds), k)
+                    kept[stage, k] |= {(trace.question.id, page) for page in pages} & known
+    if gold is not None and not any_gold:
+        raise InputError(
+            "the labels call no page of these questions relevant, so there is nothing to recall",
+            way_out="see what `medvrag agreement` makes of the rater",
+        )
     corrected: tuple[CorrectedRow, ...] = ()
     if labels is not None and people is not None:
-        kept = _kept_pairs(traces, depths, rounds)
         corrected = tuple(
             CorrectedRow(stage=stage, k=k, recall=corrected_share(labels, people, settings, kept=pairs, partly=partly))
             for (stage, k), pairs in kept.items()
         )
-    overlap = None
-    if search is not None:
-        queries = [Query(id=t.question.id, text=t.rounds[0].query) for t in traces if t.rounds]
-        overlap = exact_overlap(search, queries, ks=depths["candidates"])
     return StageReport(
-        recall=stage_recall(traces, depths, settings, rounds=rounds, labels=gold),
-        filter_loss=filter_loss(traces, rounds=rounds, confidence=settings.confidence),
+        recall=recall.recall(settings),
+        filter_loss=fates.loss(settings.confidence),
         corrected=corrected,
-        exact=overlap,
+        exact=None if search is None else exact_overlap(search, queries, ks=depths["candidates"]),
     )
-
-
-def _kept_pairs(
-    traces: Sequence[Trace], depths: Mapping[Stage, Sequence[int]], rounds: Literal["first", "any"]
-) -> dict[tuple[Stage, int], set[Pair]]:
-    """Questions and pages that every stage let through, by stage and depth."""
-    looked = {t.question.id: t.rounds[:1] if rounds == "first" else t.rounds for t in traces}
-    return {
-        (stage, k): {(question, page) for question, of in looked.items() for page in first_pages(stage, of, k)}
-        for stage, ks in depths.items()
-        for k in ks
-    }

@@ -7,7 +7,8 @@ pages in another order can gain as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -81,7 +82,7 @@ def depths_of(profile: Profile, cuts: Sequence[int] = (10, 100)) -> dict[Stage, 
 
 
 def stage_recall(
-    traces: Sequence[Trace],
+    traces: Iterable[Trace],
     depths: Mapping[Stage, Sequence[int]],
     settings: EvaluationSettings,
     *,
@@ -92,7 +93,7 @@ def stage_recall(
 
     Parameters
     ----------
-    traces : of one arm; relevant are the gold pages of their questions
+    traces : of one arm, looked at one by one and not kept; relevant are the gold pages of their questions
     depths : cut-offs of every stage, see :func:`depths_of`
     rounds : ``first``: round 1; ``any``: the first k pages of every round together
     labels : where the gold pages come from labels (see :func:`with_labels`), those labels; a page without one counts
@@ -106,44 +107,93 @@ def stage_recall(
     -----
     Chunks stand for their page, once, at their best place.
     """
-    require_one_arm(traces)
-    if not any(round_.stage1 for trace in traces for round_ in trace.rounds):
-        raise InputError(f"system '{traces[0].system}' retrieves nothing", way_out="choose a system that searches")
-    gold = {t.question.id: dict.fromkeys(t.question.gold_pages, 1) for t in traces if t.question.gold_pages}
-    looked = {t.question.id: t.rounds[:1] if rounds == "first" else t.rounds for t in traces if t.question.id in gold}
-    rows, ranks = [], []
-    for stage in STAGES:
-        for k in sorted(depths[stage]):
-            found = {question: first_pages(stage, of, k) for question, of in looked.items()}
-            rows.append(_row(stage, k, found, gold, labels, settings))
-        if rounds == "first":
-            scores = question_scores(found, gold, ks=())
-            ndcg, mrr = (mean_of(scores.values[name], settings) for name in ("nDCG@10", "MRR"))
-            ranks.append(StageRank(stage=stage, ndcg_at_10=ndcg, mrr=mrr))
-    return StageRecall(
-        system=traces[0].system,
-        profile=traces[0].profile,
-        rounds=rounds,
-        gold="gold_pages" if labels is None else "labels",
-        questions=len(gold),
-        without_gold=len(traces) - len(gold),
-        unranked=sum(not any(round_.stage1 for round_ in of) for of in looked.values()),
-        gold_pages=sum(map(len, gold.values())),
-        confidence=settings.confidence,
-        rows=tuple(rows),
-        ranks=tuple(ranks),
-    )
+    count = StageCount(depths, rounds, labels)
+    for trace in traces:
+        count.add(trace)
+    return count.recall(settings)
 
 
-def with_labels(traces: Sequence[Trace], labels: Gold) -> list[Trace]:
-    """The same traces with the pages labeled relevant as gold pages; the questions' own gold pages are put aside."""
-    relevant = {question: tuple(p for p, level in pages.items() if level > 0) for question, pages in labels.items()}
-    return [
-        trace.model_copy(
-            update={"question": trace.question.model_copy(update={"gold_pages": relevant.get(trace.question.id, ())})}
+class StageCount:
+    """What :func:`stage_recall` needs of each trace, so that several reports can look at a trace in one pass.
+
+    Of every ranking only the part through its last gold page is kept: what follows changes no number.
+    """
+
+    def __init__(
+        self,
+        depths: Mapping[Stage, Sequence[int]],
+        rounds: Literal["first", "any"] = "first",
+        labels: Gold | None = None,
+    ) -> None:
+        self._depths = {stage: sorted(depths[stage]) for stage in STAGES}
+        self._rounds = rounds
+        self._labels = labels
+        self._heads: list[Trace] = []
+        self._gold: dict[str, dict[str, int]] = {}
+        self._found: defaultdict[tuple[Stage, int], dict[str, list[str]]] = defaultdict(dict)
+        self._passed: Counter[tuple[Stage, int]] = Counter()
+        self._judged: Counter[tuple[Stage, int]] = Counter()
+        self._unranked = 0
+        self._searched = False
+
+    def add(self, trace: Trace) -> None:
+        """Look at one more trace."""
+        question = trace.question
+        self._heads.append(trace.model_copy(update={"rounds": ()}))
+        self._searched |= any(round_.stage1 for round_ in trace.rounds)
+        if not question.gold_pages:
+            return
+        looked = looked_at(trace, self._rounds)
+        self._gold[question.id] = dict.fromkeys(question.gold_pages, 1)
+        self._unranked += not any(round_.stage1 for round_ in looked)
+        labeled = {} if self._labels is None else self._labels.get(question.id, {})
+        for stage, depths in self._depths.items():
+            for k in depths:
+                pages = first_pages(stage, looked, k)
+                self._found[stage, k][question.id] = _through_last(pages, question.gold_pages)
+                self._passed[stage, k] += len(pages)
+                self._judged[stage, k] += sum(page in labeled for page in pages)
+
+    def recall(self, settings: EvaluationSettings) -> StageRecall:
+        """The report on all of them; raises what :func:`stage_recall` raises."""
+        require_one_arm(self._heads)
+        first = self._heads[0]
+        if not self._searched:
+            raise InputError(f"system '{first.system}' retrieves nothing", way_out="choose a system that searches")
+        rows, ranks = [], []
+        for stage, depths in self._depths.items():
+            for k in depths:
+                passed = self._passed[stage, k]
+                judged = self._judged[stage, k] / passed if self._labels is not None and passed else None
+                rows.append(_row(stage, k, self._found[stage, k], self._gold, judged, settings))
+            if self._rounds == "first":
+                scores = question_scores(self._found[stage, depths[-1]], self._gold, ks=())
+                ndcg, mrr = (mean_of(scores.values[name], settings) for name in ("nDCG@10", "MRR"))
+                ranks.append(StageRank(stage=stage, ndcg_at_10=ndcg, mrr=mrr))
+        return StageRecall(
+            system=first.system,
+            profile=first.profile,
+            rounds=self._rounds,
+            gold="gold_pages" if self._labels is None else "labels",
+            questions=len(self._gold),
+            without_gold=len(self._heads) - len(self._gold),
+            unranked=self._unranked,
+            gold_pages=sum(map(len, self._gold.values())),
+            confidence=settings.confidence,
+            rows=tuple(rows),
+            ranks=tuple(ranks),
         )
-        for trace in traces
-    ]
+
+
+def looked_at(trace: Trace, rounds: Literal["first", "any"]) -> tuple[Round, ...]:
+    """Round 1, or all rounds."""
+    return trace.rounds[:1] if rounds == "first" else trace.rounds
+
+
+def with_labels(trace: Trace, labels: Gold) -> Trace:
+    """A trace with the pages labeled relevant as gold pages; the question's own gold pages are put aside."""
+    relevant = tuple(page for page, level in labels.get(trace.question.id, {}).items() if level > 0)
+    return trace.model_copy(update={"question": trace.question.model_copy(update={"gold_pages": relevant})})
 
 
 def first_pages(stage: Stage, rounds: Sequence[Round], k: int) -> list[str]:
@@ -160,23 +210,32 @@ def first_pages(stage: Stage, rounds: Sequence[Round], k: int) -> list[str]:
     return list(found)
 
 
+def _through_last(pages: Sequence[str], gold: Collection[str]) -> list[str]:
+    """The beginning of a ranking, up to the last gold page in it.
+
+    >>> _through_last(["a", "b", "c", "d"], {"a", "c", "e"})
+    ['a', 'b', 'c']
+    """
+    last = max((place for place, page in enumerate(pages, start=1) if page in gold), default=0)
+    return list(pages[:last])
+
+
 def _row(
     stage: Stage,
     k: int,
     found: Mapping[str, Sequence[str]],
     gold: Gold,
-    labels: Gold | None,
+    judged: float | None,
     settings: EvaluationSettings,
 ) -> StageRow:
     most = max(1, *map(len, found.values())) if found else 1
     values = question_scores(found, gold, ks=(most,)).values
     recall = values[f"recall@{most}"]
-    judged = [page in labels.get(q, {}) for q, pages in found.items() for page in pages] if labels is not None else []
     return StageRow(
         stage=stage,
         k=k,
         recall=mean_of(recall, settings),
         any_gold=mean_of(values[f"any_gold@{most}"], settings),
         all_gold=mean_of(np.isclose(recall, 1.0), settings),
-        judged=sum(judged) / len(judged) if judged else None,
+        judged=judged,
     )

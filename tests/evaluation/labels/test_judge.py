@@ -244,15 +244,15 @@ def test_the_judge_is_shown_text_or_summary_of_pages_of_the_run(
     made_run: Workspace, made_questions: list[Question], make_trace: Callable[..., Trace]
 ) -> None:
     store = CorpusStore.open(made_run.corpus)
-    trace = make_trace("q1")
-    (text,) = judge_tasks([trace], {"q1": ("gout#p1",)}, store)
-    (summary,) = judge_tasks([trace], {"q1": ("gout#p1",)}, store, show="summary")
+    question = make_trace("q1").question
+    (text,) = judge_tasks([question], {"q1": ("gout#p1",)}, store)
+    (summary,) = judge_tasks([question], {"q1": ("gout#p1",)}, store, show="summary")
     assert text.text == store.page("gout#p1").text
     assert summary.text == store.summaries["gout#p1"].text
     with pytest.raises(InputError, match="gout#p9"):
-        judge_tasks([trace], {"q1": ("gout#p9",)}, store)
+        judge_tasks([question], {"q1": ("gout#p9",)}, store)
     with pytest.raises(InputError, match="'image'; choose one of text, summary"):
-        judge_tasks([trace], {"q1": ("gout#p1",)}, store, show="image")
+        judge_tasks([question], {"q1": ("gout#p1",)}, store, show="image")
 
 
 def test_naming_a_judge_changes_no_answer_and_is_kept_with_the_run(tmp_path: Path) -> None:

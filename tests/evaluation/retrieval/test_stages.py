@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -8,13 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.errors import InputError
+from medvrag_core.evaluation.labels.judge import judging_pool
 from medvrag_core.evaluation.labels.relevance import RelevanceLabel
 from medvrag_core.evaluation.retrieval.filter_loss import filter_loss
 from medvrag_core.evaluation.retrieval.metrics import retrieval_report
 from medvrag_core.evaluation.retrieval.report import stage_report
 from medvrag_core.evaluation.retrieval.stages import StageRecall, depths_of, stage_recall, with_labels
 from medvrag_core.profiles.load import load_profile
-from medvrag_core.records import Trace
+from medvrag_core.records import Round, Trace
 from medvrag_core.settings import EvaluationSettings, Profile
 
 SETTINGS = EvaluationSettings(bootstrap_samples=200)
@@ -104,7 +107,7 @@ def test_labels_take_the_place_of_gold_pages_and_unlabeled_pages_are_told(make_t
         make_trace("q1", rounds=[(PAGES[:4], PAGES[:2], PAGES[:1])], gold_pages=["a#p7"]),
         make_trace("q2", rounds=[(PAGES[:4], PAGES[:2], PAGES[:1])], gold_pages=["a#p1"]),
     ]
-    relabeled = with_labels(traces, labels)
+    relabeled = [with_labels(trace, labels) for trace in traces]
     assert [t.question.gold_pages for t in relabeled] == [("a#p2",), ()]
     given = [
         RelevanceLabel(question_id=q, page_id=p, rater="r", label="relevant" if level else "not_relevant")
@@ -117,6 +120,26 @@ def test_labels_take_the_place_of_gold_pages_and_unlabeled_pages_are_told(make_t
     assert shares["candidates", 2_000] == 0.5
     assert shares["kept", 100] == 1.0
     assert report.filter_loss.gold == 1 == filter_loss(relabeled).gold
+
+
+def test_traces_are_looked_at_once_and_none_is_kept(make_trace: MakeTrace) -> None:
+    living: list[weakref.ref[Round]] = []
+
+    def one_by_one() -> Iterator[Trace]:
+        for n in range(4):
+            trace = make_trace(f"q{n}", rounds=[(PAGES, PAGES[:3], PAGES[:2])], gold_pages=[PAGES[n]])
+            living.append(weakref.ref(trace.rounds[0]))
+            yield trace
+            del trace
+            gc.collect()
+            # The reader's own variable may still hold the last one, no earlier one.
+            assert all(reference() is None for reference in living[:-1])
+
+    label = RelevanceLabel(question_id="q1", page_id=PAGES[0], rater="r", label="relevant")
+    report = stage_report(one_by_one(), Profile(name="p"), labels=[label], people=[label], cuts=(1,))
+    assert (len(living), report.recall.questions, report.recall.without_gold) == (4, 1, 3)
+    assert [row.recall.apparent.value for row in report.corrected] == [1.0] * len(report.corrected)
+    assert judging_pool(one_by_one(), "kept", 1) == {f"q{n}": (PAGES[0],) for n in range(4)}
 
 
 def test_a_rater_who_rejects_everything_leaves_nothing_to_recall(make_trace: MakeTrace) -> None:
