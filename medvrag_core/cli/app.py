@@ -12,10 +12,9 @@ import signal
 import sys
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-import yaml
 
 from medvrag_core.cli import (
     audit,
@@ -31,9 +30,8 @@ from medvrag_core.cli import (
     retrieval,
     score,
 )
+from medvrag_core.cli.given import JsonOption, pairs, profile_for, run_first
 from medvrag_core.errors import InputError, MedvragError, NotBuiltError
-from medvrag_core.models.secrets import refuse_keys
-from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question
 from medvrag_core.runs.lock import only_writer
 from medvrag_core.runs.stage import record_stage
@@ -65,7 +63,6 @@ app.command("errors")(errors.errors)
 SourceOption = Annotated[Path | None, typer.Option(help="Folder of PDFs (searched in depth).")]
 ProfileOption = Annotated[str | None, typer.Option(help="Profile name or YAML file. Default: the run's own, else cpu.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override, e.g. --set loop.max_rounds=1.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
 ArmsOption = Annotated[Path | None, typer.Option(help="YAML file with control arms of your own, one line each.")]
 RunOption = Annotated[Path | None, typer.Option("--run", help="Folder of a finished run.")]
 
@@ -105,7 +102,7 @@ def run(
         add_arms(arms)
     find_system(system)
     workspace = Workspace(out)
-    resolved = _profile_for(workspace, profile, [*(set_ or []), *([f"calls.policy={calls}"] if calls else [])])
+    resolved = profile_for(workspace, profile, [*(set_ or []), *([f"calls.policy={calls}"] if calls else [])])
     with only_writer(out):
         _require_corpus(workspace, source)
         require_resumable(system, workspace, resolved)
@@ -152,8 +149,8 @@ def retrieve(
     search = find_retriever(retriever)
     if source is None and run_ is None:
         raise InputError("nothing to search", way_out="give --source DIR or --run RUN")
-    workspace = Workspace(run_) if run_ is not None else _cached(source, _profile_for(None, profile, set_))
-    resolved = _profile_for(workspace, profile, set_)
+    workspace = Workspace(run_) if run_ is not None else _cached(source, profile_for(None, profile, set_))
+    resolved = profile_for(workspace, profile, set_)
     with only_writer(workspace.root):
         _require_corpus(workspace, source)
         if reads_text_alone(retriever):
@@ -198,7 +195,7 @@ def ask(
             f"run '{run_}' has no index",
             way_out=f"build it with `medvrag run --source DIR --questions FILE --out {run_}`",
         )
-    resources = Resources(workspace, _profile_for(workspace, profile, set_))
+    resources = Resources(workspace, profile_for(workspace, profile, set_))
     try:
         view, (asked,) = set_up(system, resources, [Question(id="ask", question=question, options=options)])
         key = answering_fingerprint(system, view)
@@ -221,8 +218,7 @@ def report(
     from medvrag_core.evaluation.report import run_report
     from medvrag_core.views.report_text import report_text
 
-    made_by = f"`medvrag run --system {system} ...` first"
-    made = run_report(*read_asked_endings(Workspace(run_), system, made_by=made_by))
+    made = run_report(*read_asked_endings(Workspace(run_), system, made_by=run_first(system)))
     typer.echo(made.model_dump_json(indent=1) if as_json else report_text(made, run_))
 
 
@@ -251,7 +247,7 @@ def book_run(
     """Run the chapters in order with papermill; each must pass the verdict before the next one starts."""
     from medvrag_core.views.publishing.runner import run_chapters
 
-    parameters = _pairs(parameter or [], "-p")
+    parameters = pairs(parameter or [], "-p")
     with only_writer(run_):
         done = run_chapters(notebooks, run_, profile=profile, parameters=parameters, only=only, force=force)
     typer.echo(f"{run_.name}: {len(done)} chapters passed")
@@ -289,7 +285,7 @@ def serve(
     from medvrag_core.models.serving.run import run_servers
     from medvrag_core.models.serving.text import plan_text
 
-    plan = serving_plan(_profile_for(None, profile, set_))
+    plan = serving_plan(profile_for(None, profile, set_))
     if start:
         run_servers(plan.of_phase(phase), logs / plan.profile, wait_s=wait, say=typer.echo)
     else:
@@ -315,7 +311,7 @@ def doctor(
     workspace = Workspace(run_) if run_ is not None else None
     if workspace is not None and profile is None and not workspace.profile.is_file():
         raise NotBuiltError(f"run '{run_}' has no profile", way_out="give --profile, or the folder of a run")
-    resolved = _profile_for(workspace, profile, set_)
+    resolved = profile_for(workspace, profile, set_)
     checks = []
     for check in run_checks(resolved):
         checks.append(check)
@@ -354,26 +350,6 @@ def main() -> None:
     sys.exit(code or 0)
 
 
-def _profile_for(workspace: Workspace | None, name: str | None, overrides: list[str] | None) -> Profile:
-    """The profile asked for; without a name the one saved in the run, else ``cpu``."""
-    values = _pairs(overrides or [], "--set")
-    saved = workspace.profile if workspace is not None else None
-    if name is None and saved is not None and saved.is_file():
-        return load_profile(str(saved), values)
-    return load_profile(name or "cpu", values)
-
-
-def _pairs(items: list[str], flag: str) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for item in items:
-        key, sign, value = item.partition("=")
-        if not sign:
-            raise InputError(f"{flag} {item}: has no '='", way_out=f"write {flag} name=value")
-        refuse_keys(f"{flag} {key.strip()}", value)
-        values[key.strip()] = yaml.safe_load(value)
-    return values
-
-
 def _require_corpus(workspace: Workspace, source: Path | None) -> None:
     if source is None and not workspace.corpus.is_dir():
         raise NotBuiltError(f"run '{workspace.root}' has no corpus yet", way_out="give --source DIR, a folder of PDFs")
@@ -385,9 +361,9 @@ def _cached(source: Path | None, profile: Profile) -> Workspace:
     return Workspace(base / key)
 
 
-def _options(pairs: list[str]) -> dict[str, str]:
+def _options(items: list[str]) -> dict[str, str]:
     options: dict[str, str] = {}
-    for pair in pairs:
+    for pair in items:
         label, sign, text = pair.partition("=")
         if not sign or not label.strip() or not text.strip():
             raise InputError(f"--option {pair}: is not LABEL=text", way_out='write --option "A=first choice"')

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from medvrag_core.cli.given import JsonOption, sizes
 from medvrag_core.errors import InputError
 
 
@@ -21,7 +22,7 @@ def audit(
         list[str] | None, typer.Option(help="SET=N, the questions of a set (repeatable); or a first row named n.")
     ] = None,
     runs: Annotated[int, typer.Option(min=1, max=1000, help="How many runs each cell is the mean of.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check printed accuracies: possible values (GRIM), averages, steps and what they could prove.
 
@@ -39,15 +40,5 @@ def audit(
         paper = audit_paper()
         typer.echo(paper.model_dump_json(indent=1) if as_json else paper_audit_text(paper))
         return
-    made = audit_table(read_table(table, _sizes(size or [])), runs=runs)
+    made = audit_table(read_table(table, sizes(size or [], "--size")), runs=runs)
     typer.echo(made.model_dump_json(indent=1) if as_json else table_audit_text(made))
-
-
-def _sizes(pairs: list[str]) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for pair in pairs:
-        name, sign, text = pair.rpartition("=")
-        if not sign or not text.isascii() or not text.isdigit() or not 0 < len(text) < 12 or int(text) == 0:
-            raise InputError(f"--size {pair}: is not SET=N", way_out="write for example --size MedQA=1273")
-        sizes[name.strip()] = int(text)
-    return sizes

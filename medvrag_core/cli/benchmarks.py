@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from medvrag_core.cli.given import JsonOption
 from medvrag_core.errors import InputError
 
 benchmarks = typer.Typer(
@@ -16,7 +17,6 @@ benchmarks = typer.Typer(
 RegistryOption = Annotated[
     Path | None, typer.Option(help="A registry of yours (YAML) in place of the one in the package.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
 
 
 @benchmarks.command("list")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from medvrag_core.cli.given import JsonOption, asked_endings
 from medvrag_core.errors import NotBuiltError
 from medvrag_core.evaluation.statistics.estimands import Arm, Estimand, arm_of, find_set_rule
 from medvrag_core.runs.workspace import Workspace
@@ -23,7 +24,7 @@ def best(
     sets: Annotated[
         str, typer.Option(help="dataset (as questions name it); one; prefix (ids as set:id); or a JSON file.")
     ] = "dataset",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Choose the best arm on one half of the questions, and compare it with another arm on the other half.
 
@@ -31,7 +32,6 @@ def best(
 
         medvrag best --run runs/mine --against page_single
     """
-    from medvrag_core.evaluation.outcomes import read_asked_endings
     from medvrag_core.evaluation.statistics.best_arm import best_arm
     from medvrag_core.systems.answering import systems_with_traces
     from medvrag_core.systems.retrievers import text_arms
@@ -45,8 +45,7 @@ def best(
         )
 
     def answers_of(name: str) -> Arm:
-        answers, _ = read_asked_endings(workspace, name, made_by=f"`medvrag run --system {name}` first")
-        return arm_of([answers], rule)
+        return arm_of([asked_endings(workspace, name)], rule)
 
     found = best_arm([answers_of(name) for name in dict.fromkeys(names)], answers_of(against), estimand=estimand)
     typer.echo(found.model_dump_json(indent=1) if as_json else best_arm_text(found))

@@ -7,11 +7,9 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.cli.cost import _asked
+from medvrag_core.cli.given import JsonOption, asked_endings, evaluation_of
 from medvrag_core.errors import InputError
-from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import EvaluationSettings
 
 
 def calibration(
@@ -21,7 +19,7 @@ def calibration(
     system: Annotated[str, typer.Option(help="The arm.")] = "medvrag",
     bins: Annotated[int, typer.Option(min=1, help="Bins of equal mass.")] = 10,
     target: Annotated[float, typer.Option(help="Accuracy that a threshold is chosen for.")] = 0.8,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare confidence with outcomes: ECE against chance, Brier score, risk and coverage, thresholds.
 
@@ -36,10 +34,9 @@ def calibration(
 
     if len({place.resolve() for place in run_}) < len(run_):
         raise InputError("a run is given twice, so its votes would count twice", way_out="give each run once")
-    runs = [_asked(Workspace(place), system) for place in run_]
+    runs = [asked_endings(Workspace(place), system) for place in run_]
     given = stated_confidences(runs[0]) if len(runs) == 1 else voted_confidences(runs)
-    saved = Workspace(run_[0]).profile
-    settings = load_profile(str(saved)).evaluation if saved.is_file() else EvaluationSettings()
+    settings = evaluation_of(Workspace(run_[0]))
     report = ConfidenceReport(
         calibration=calibration_report(given, settings, bins=bins),
         selective=selective_report(given, settings, target=target),

@@ -7,16 +7,14 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.errors import InputError, NotBuiltError
-from medvrag_core.profiles.load import load_profile
-from medvrag_core.records import Trace
+from medvrag_core.cli.given import JsonOption, profile_of, run_first, traces_of
+from medvrag_core.errors import NotBuiltError
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import Profile, differences
+from medvrag_core.settings import differences
 
 calls = typer.Typer(no_args_is_help=True, help="The model calls of a run: count, export, import.")
 
 RunArgument = Annotated[Path, typer.Option("--run", help="Folder of a run.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
 
 
 @calls.command("status")
@@ -79,8 +77,8 @@ def replay(
     if arms is not None:
         add_arms(arms)
     workspace = Workspace(run_)
-    stored = read_traces(workspace, system, made_by=f"`medvrag run --system {system}` first")
-    report = replay_run(workspace, _profile_of(workspace), system, stored)
+    stored = read_traces(workspace, system, made_by=run_first(system))
+    report = replay_run(workspace, profile_of(workspace), system, stored)
     if as_json:
         typer.echo(report.model_dump_json(indent=1))
     else:
@@ -105,11 +103,11 @@ def diff(
     from medvrag_core.views.calls_text import diff_text
 
     names = (f"{first} ({system})", f"{second} ({other or system})")
-    found = diff_runs(_traces_of(first, system), _traces_of(second, other or system), names=names)
+    found = diff_runs(traces_of(first, system), traces_of(second, other or system), names=names)
     settings = []
     # An export keeps no settings, and traces can be compared without them.
     if all(Workspace(run).profile.is_file() for run in (first, second)):
-        a, b = (_profile_of(Workspace(run)).model_dump(mode="json") for run in (first, second))
+        a, b = (profile_of(Workspace(run)).model_dump(mode="json") for run in (first, second))
         settings = differences(a, b)
     typer.echo(found.model_dump_json(indent=1) if as_json else diff_text(found, settings))
 
@@ -121,21 +119,3 @@ def _with_calls(run: Path) -> Workspace:
             f"run '{run}' has made no model calls", way_out="run it with a profile whose filter or reader is a model"
         )
     return workspace
-
-
-def _profile_of(workspace: Workspace) -> Profile:
-    if not workspace.profile.is_file():
-        raise NotBuiltError(f"run '{workspace.root}' has no saved profile", way_out="run `medvrag run` on it first")
-    return load_profile(str(workspace.profile))
-
-
-def _traces_of(place: Path, system: str) -> list[Trace]:
-    from medvrag_core.systems.answering import read_traces
-    from medvrag_core.systems.archive import archived_traces
-
-    if place.is_dir():
-        return read_traces(Workspace(place), system, made_by=f"`medvrag run --system {system}` first")
-    found = [trace for trace in archived_traces(place) if trace.system == system]
-    if not found:
-        raise InputError(f"{place}: holds no trace of system '{system}'")
-    return found

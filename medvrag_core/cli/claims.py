@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
+from medvrag_core.cli.given import JsonOption
+
 
 def claims(
     run_: Annotated[Path | None, typer.Option("--run", help="Run of the book whose records are read.")] = None,
     file: Annotated[
         Path | None, typer.Option("--claims", help="YAML file of claims. Default: book/claims.yml of this checkout.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Print the paper's claims with expected and measured values; exit code 1 if a row states what is not so.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from medvrag_core.cli.calls import _traces_of
+from medvrag_core.cli.given import JsonOption, run_first, sizes, traces_of
 from medvrag_core.cli.score import checked_scorer
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.endings import Answered
@@ -18,7 +18,6 @@ from medvrag_core.runs.workspace import Workspace
 if TYPE_CHECKING:
     from medvrag_core.evaluation.statistics.sensitivity import Runs
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
 PlanOption = Annotated[Path | None, typer.Option("--preregistration", help="YAML file of the pre-registration.")]
 
 
@@ -111,13 +110,13 @@ def plan(
     if not power:
         raise InputError("nothing to plan", way_out="give --power")
     registered = plans.read_preregistration(preregistration) if preregistration is not None else None
-    sizes, level, runs, family = MIRAGE_SIZES, 0.05, 1, 1
+    planned, level, runs, family = MIRAGE_SIZES, 0.05, 1, 1
     if registered is not None:
         content = registered.content
-        sizes, level, runs = content.sets, content.alpha, content.seeds
+        planned, level, runs = content.sets, content.alpha, content.seeds
         family = max(map(len, content.families.values()))
     made = plan_power(
-        _sizes(set_size) if set_size else sizes,
+        sizes(set_size, "--set-size") if set_size else planned,
         discordance or [0.06, 0.10, 0.15, 0.20],
         difference=difference,
         target=target,
@@ -143,12 +142,11 @@ def _asked(place: Path, system: str, notes: list[str]) -> Sequence[Answered]:
 
     answers: Sequence[Answered]
     if place.is_dir():
-        made_by = f"`medvrag run --system {system}` first"
-        answers, asked = read_asked_endings(Workspace(place), system, made_by=made_by)
+        answers, asked = read_asked_endings(Workspace(place), system, made_by=run_first(system))
         if asked is not None and len(answers) < asked:
             notes.append(f"{place}, {system}: {asked - len(answers)} of {asked} questions have no outcome yet")
     else:
-        answers = _traces_of(place, system)
+        answers = traces_of(place, system)
     failed = sum(answer.outcome == "error" for answer in answers)
     if failed:
         notes.append(f"{place}, {system}: {failed} questions ended in an error and count as wrong")
@@ -166,15 +164,3 @@ def _others(places: Sequence[Sequence[Path]], systems: Sequence[str], notes: lis
                 found[f"other arm {system}"] = [_asked(place, system, notes) for place in side]
                 break
     return found
-
-
-def _sizes(items: Sequence[str]) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for item in items:
-        name, sign, count = item.partition("=")
-        if not (sign and name.strip() and count.strip().isdecimal()):
-            raise InputError(f"--set-size {item}: is not name=questions", way_out="write --set-size medqa=1273")
-        if name.strip() in sizes:
-            raise InputError(f"--set-size {item}: set '{name.strip()}' is given twice")
-        sizes[name.strip()] = int(count)
-    return sizes

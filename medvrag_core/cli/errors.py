@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.profiles.load import load_profile
+from medvrag_core.cli.given import JsonOption, evaluation_of
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import EvaluationSettings
 
 
 def errors(
@@ -23,7 +22,7 @@ def errors(
         Path | None, typer.Option(help="JSON lines with id, error_class and rater: classes given by hand.")
     ] = None,
     rater: Annotated[str | None, typer.Option(help="Whose classes, where --labels holds several raters'.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Classify wrong answers, by classes that exclude each other and by the paper's; and check what answers cite.
 
@@ -41,12 +40,11 @@ def errors(
         judged = as_gold(read_labels(relevant))
         gold = {question: {page for page, grade in pages.items() if grade} for question, pages in judged.items()}
     traces = read_for_errors(workspace, system, gold)
-    saved = workspace.profile
     report = error_report(
         traces,
         gold,
         suspect=suspect_questions([trace.question for trace in traces], suspect or ""),
         labels=() if labels is None else read_error_labels(labels, rater=rater),
-        settings=load_profile(str(saved)).evaluation if saved.is_file() else EvaluationSettings(),
+        settings=evaluation_of(workspace),
     )
     typer.echo(report.model_dump_json(indent=1) if as_json else error_report_text(report))

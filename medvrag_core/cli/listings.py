@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 import yaml
 
+from medvrag_core.cli.given import JsonOption
 from medvrag_core.profiles.load import load_profile, profile_names
 
 
 def systems(
     arms: Annotated[Path | None, typer.Option(help="YAML file with control arms of your own, one line each.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the systems and control arms that `medvrag run --system` knows."""
     from medvrag_core.systems.base import add_arms, catalog

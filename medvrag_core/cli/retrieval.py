@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.cli.calls import _profile_of
+from medvrag_core.cli.given import JsonOption, profile_for, profile_of, run_first
 from medvrag_core.errors import InputError
 from medvrag_core.runs.workspace import Workspace
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
 RunOption = Annotated[Path, typer.Option("--run", help="Folder of a finished run.")]
 SystemOption = Annotated[str, typer.Option(help="Which system.")]
 PartlyOption = Annotated[bool, typer.Option("--partly", help="Count partly relevant pages as relevant.")]
@@ -45,8 +44,8 @@ def retrieval(
     if people is not None and labels is None:
         raise InputError("--people corrects the labels of a judge", way_out="give those with --labels")
     workspace = Workspace(run_)
-    endings, _ = read_asked_endings(workspace, system, made_by=f"`medvrag run --system {system}` first")
-    profile = _profile_of(workspace)
+    endings, _ = read_asked_endings(workspace, system, made_by=run_first(system))
+    profile = profile_of(workspace)
     report = stage_report(
         each_trace(workspace, system, [ending.question.id for ending in endings]),
         profile,
@@ -77,7 +76,6 @@ def judge(
 
         medvrag judge --run runs/mine --out labels.jsonl --profile a100
     """
-    from medvrag_core.cli.app import _profile_for
     from medvrag_core.evaluation.labels.judge import judge_pages, judge_tasks, judging_pool
     from medvrag_core.evaluation.labels.relevance import write_labels
     from medvrag_core.evaluation.outcomes import read_asked_endings
@@ -87,9 +85,9 @@ def judge(
     from medvrag_core.views.retrieval_text import judge_text
 
     workspace = Workspace(run_)
-    endings, _ = read_asked_endings(workspace, system, made_by=f"`medvrag run --system {system}` first")
+    endings, _ = read_asked_endings(workspace, system, made_by=run_first(system))
     questions = [ending.question for ending in endings]
-    resolved = _profile_for(workspace, profile, set_)
+    resolved = profile_for(workspace, profile, set_)
     if not resolved.judge_model.model:
         raise InputError(
             f"profile '{resolved.name}' names no judge",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from medvrag_core.cli.given import JsonOption, run_first
 from medvrag_core.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def score(
     out: Annotated[Path | None, typer.Option(help="JSONL to write: id, label or null, reason, correct.")] = None,
     run_: Annotated[Path | None, typer.Option("--run", help="In place of --replies: a run, all three scorers.")] = None,
     system: Annotated[str, typer.Option(help="Which system of --run.")] = "medvrag",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Score a file of raw replies, or lay the three scorers side by side on a run.
 
@@ -63,7 +64,7 @@ def _run_report(run: Path, system: str) -> ScorersReport:
     from medvrag_core.evaluation.scorers.report import scorers_report
     from medvrag_core.runs.workspace import Workspace
 
-    endings, asked = read_asked_endings(Workspace(run), system, made_by=f"`medvrag run --system {system}` first")
+    endings, asked = read_asked_endings(Workspace(run), system, made_by=run_first(system))
     return scorers_report(endings, expected=asked)
 
 

@@ -180,7 +180,7 @@ def test_faults_are_one_sentence(medvrag: Run, runs: Path, tmp_path: Path) -> No
         (("compare", runs, short, *both, "--also-a", runs), "given twice"),
         (("compare", runs, runs, *both, "--scorer", "kind"), "is no scorer"),
         (("plan",), "give --power"),
-        (("plan", "--power", "--set-size", "medqa"), "is not name=questions"),
+        (("plan", "--power", "--set-size", "medqa"), "is not SET=N"),
         (("plan", "--power", "--discordance", "0.001"), "cannot come from a discordance"),
     ):
         done = medvrag(*arguments)
