@@ -53,44 +53,44 @@ def reliability_figure(report: CalibrationReport, *, caption: str = "") -> go.Fi
     return titled(figure, "Reliability", caption, height=460)
 
 
-def risk_coverage_figure(reports: Sequence[SelectiveReport], *, caption: str = "") -> go.Figure:
-    """Share of wrong answers among the surest questions, intervals as bands; dotted: a confidence without meaning."""
+def risk_coverage_figure(report: SelectiveReport, *, caption: str = "") -> go.Figure:
+    """Share of wrong answers among the surest questions, intervals as a band; dotted: a confidence without meaning."""
     import plotly.graph_objects as go
 
+    points = report.points
+    coverage = [100 * p.coverage for p in points]
     figure = go.Figure()
-    for place, report in enumerate(reports):
-        color, points = PALETTE[place % len(PALETTE)], report.points
-        coverage = [100 * p.coverage for p in points]
-        figure.add_scatter(
-            x=[*coverage, *coverage[::-1]],
-            y=[*(100 * (1 - p.low) for p in points), *(100 * (1 - p.high) for p in points[::-1])],
-            fill="toself",
-            fillcolor=color,
-            opacity=0.15,
-            line={"width": 0},
-            hoverinfo="skip",
-            showlegend=False,
-        )
-        figure.add_scatter(
-            x=coverage,
-            y=[100 * (1 - p.accuracy) for p in points],
-            mode="lines+markers",
-            name=f"{escape(report.system)} (AURC {report.aurc:.3f}, by chance {report.aurc_by_chance:.3f})",
-            line={"color": color, "dash": ("solid", "dash")[place % 2]},
-            customdata=[[p.n, p.threshold] for p in points],
-            hovertemplate="%{x:.0f}% answered (%{customdata[0]}, confidence from %{customdata[1]:.2f}): "
-            "%{y:.1f}% wrong<extra>%{fullData.name}</extra>",
-        )
-        figure.add_hline(y=100 * report.aurc_by_chance, line={"dash": "dot", "color": color})
+    figure.add_scatter(
+        x=[*coverage, *coverage[::-1]],
+        y=[*(100 * (1 - p.low) for p in points), *(100 * (1 - p.high) for p in points[::-1])],
+        fill="toself",
+        fillcolor=PALETTE[0],
+        opacity=0.15,
+        line={"width": 0},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    figure.add_scatter(
+        x=coverage,
+        y=[100 * (1 - p.accuracy) for p in points],
+        mode="lines+markers",
+        name=f"{escape(report.system)} (AURC {report.aurc:.3f}, by chance {report.aurc_by_chance:.3f})",
+        line={"color": PALETTE[0]},
+        showlegend=True,
+        customdata=[[p.n, p.threshold] for p in points],
+        hovertemplate="%{x:.0f}% answered (%{customdata[0]}, confidence from %{customdata[1]:.2f}): "
+        "%{y:.1f}% wrong<extra>%{fullData.name}</extra>",
+    )
+    figure.add_hline(y=100 * report.aurc_by_chance, line={"dash": "dot", "color": GRAY})
     figure.update_xaxes(title="questions answered, the surest first (%)", range=[0, 103])
     figure.update_yaxes(title="wrong among the answered (%)", range=[0, 103])
     return titled(figure, "Risk and coverage", caption, height=460)
 
 
-def calibration_table(reports: Sequence[CalibrationReport], *, caption: str = "") -> HtmlTable:
-    """Every measure, a column an arm."""
-    rows = [[name, *map(Number, values)] for name, values in _measures(reports)] if reports else []
-    return HtmlTable(["measure", *(r.system for r in reports)], rows, caption=caption)
+def calibration_table(report: CalibrationReport, *, caption: str = "") -> HtmlTable:
+    """Every measure of one arm; two arms side by side would need a paired test of each."""
+    rows = [[name, Number(value)] for name, value in _measures(report)]
+    return HtmlTable(["measure", report.system], rows, caption=caption)
 
 
 def coverage_table(report: SelectiveReport, *, caption: str = "") -> HtmlTable:
@@ -180,42 +180,31 @@ def ranking_sentence(report: SelectiveReport) -> str:
     return f"It is not shown that the confidence of '{report.system}' tells right from wrong ({said})."
 
 
-def _measures(reports: Sequence[CalibrationReport]) -> list[tuple[str, list[str]]]:
-    def row(name: str, *values: str) -> tuple[str, list[str]]:
-        return name, list(values)
-
+def _measures(r: CalibrationReport) -> list[tuple[str, str]]:
     return [
-        row("confidence", *(SOURCES[r.source] for r in reports)),
-        row("questions with an answer", *(f"{r.n} (without: {r.unanswered})" for r in reports)),
-        row("accuracy", *(f"{r.accuracy:.3f}" for r in reports)),
-        row("mean confidence", *(f"{r.mean_confidence:.3f}" for r in reports)),
-        row(
-            "confidence less accuracy [interval]",
-            *(f"{r.gap:+.3f} [{r.gap_low:+.3f}, {r.gap_high:+.3f}]" for r in reports),
-        ),
-        row(
-            "ECE, bins of equal mass [interval]", *(f"{r.ece:.3f} [{r.ece_low:.3f}, {r.ece_high:.3f}]" for r in reports)
-        ),
-        row("bins", *(str(len(r.bins)) for r in reports)),
-        row(
-            "ECE if calibrated: mean, limit",
-            *(f"{r.ece_by_chance:.3f}, {r.ece_by_chance_high:.3f}" for r in reports),
-        ),
-        row("ECE beyond chance", *(f"{r.ece_beyond_chance:.3f}" for r in reports)),
-        row("p-value, against calibrated", *(p_text(r.ece_p) for r in reports)),
-        row("Brier score", *(f"{r.brier.score:.3f}" for r in reports)),
-        row("its reliability (0 is best)", *(f"{r.brier.reliability:.3f}" for r in reports)),
-        row("less its resolution (more is better)", *(f"{r.brier.resolution:.3f}" for r in reports)),
-        row("its uncertainty", *(f"{r.brier.uncertainty:.3f}" for r in reports)),
-        row("what varies within bins", *(f"{r.brier.within:+.3f}" for r in reports)),
-        row("log loss (nats)", *("infinite" if r.log_loss is None else f"{r.log_loss:.3f}" for r in reports)),
+        ("confidence", SOURCES[r.source]),
+        ("questions with an answer", f"{r.n} (without: {r.unanswered})"),
+        ("accuracy", f"{r.accuracy:.3f}"),
+        ("mean confidence", f"{r.mean_confidence:.3f}"),
+        ("confidence less accuracy [interval]", f"{r.gap:+.3f} [{r.gap_low:+.3f}, {r.gap_high:+.3f}]"),
+        ("ECE, bins of equal mass [interval]", f"{r.ece:.3f} [{r.ece_low:.3f}, {r.ece_high:.3f}]"),
+        ("bins", str(len(r.bins))),
+        ("ECE if calibrated: mean, limit", f"{r.ece_by_chance:.3f}, {r.ece_by_chance_high:.3f}"),
+        ("ECE beyond chance", f"{r.ece_beyond_chance:.3f}"),
+        ("p-value, against calibrated", p_text(r.ece_p)),
+        ("Brier score", f"{r.brier.score:.3f}"),
+        ("its reliability (0 is best)", f"{r.brier.reliability:.3f}"),
+        ("less its resolution (more is better)", f"{r.brier.resolution:.3f}"),
+        ("its uncertainty", f"{r.brier.uncertainty:.3f}"),
+        ("what varies within bins", f"{r.brier.within:+.3f}"),
+        ("log loss (nats)", "infinite" if r.log_loss is None else f"{r.log_loss:.3f}"),
     ]
 
 
 def calibration_text(report: CalibrationReport, selective: SelectiveReport) -> str:
     """Everything for the terminal."""
     lines = [f"{plain(report.system)}, {SOURCES[report.source]}"]
-    lines += [f"  {name:40}{values[0]}" for name, values in _measures([report])[1:]]
+    lines += [f"  {name:40}{value}" for name, value in _measures(report)[1:]]
     lines.append(f"  {'AURC [interval]; by chance, best':40}{_aurc(selective)}")
     lines.append(f"  {'confidence':>12}{'right':>12}{'accuracy':>10}  interval")
     lines += [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from medvrag_core.evaluation.statistics.contrasts import Contrast, Effect, Verdict
 from medvrag_core.evaluation.statistics.near_duplicates import StemClusters
 from medvrag_core.evaluation.statistics.power import FlipRate, PowerPlan
@@ -13,6 +15,7 @@ VERDICTS: dict[Verdict, str] = {
     "equivalent": "no meaningful difference",
     "inconclusive": "no evidence either way",
 }
+MEAN_OVER = {"macro": "sets", "question_weighted": "questions"}
 _NAMES = {"macro": "macro", "question_weighted": "question-weighted"}
 _NAME = 20
 """Columns that a name takes."""
@@ -66,6 +69,13 @@ def contrast_text(found: Contrast) -> str:
 def means(found: Contrast) -> tuple[Effect, ...]:
     """Both means, or one where the other could only repeat it."""
     return found.estimates if len(found.sets) > 1 else found.estimates[1:]
+
+
+def disagreement_text(effects: Sequence[Effect]) -> str:
+    """The footnote to a star, where there is one."""
+    return (
+        "" if all(e.agree for e in effects) else "* test and bootstrap disagree about 0, the widest interval is shown"
+    )
 
 
 def flips_text(name: str, flips: FlipRate) -> str:

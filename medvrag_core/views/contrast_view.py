@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 from medvrag_core.evaluation.scoring import AccuracyReport
 from medvrag_core.evaluation.statistics.contrasts import Contrast, Effect
 from medvrag_core.evaluation.statistics.power import FlipRate
-from medvrag_core.views.contrast_text import ONE_SET, VERDICTS, means, p_text, readings, stems_text, tests_text
+from medvrag_core.views.contrast_text import (
+    MEAN_OVER,
+    ONE_SET,
+    VERDICTS,
+    disagreement_text,
+    means,
+    p_text,
+    readings,
+    stems_text,
+    tests_text,
+)
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number
 from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, titled
@@ -48,7 +58,7 @@ def sensitivity_table(contrasts: Sequence[Contrast], *, caption: str = "") -> Ht
     stems = dict.fromkeys(stems_text(found.stems) for found in contrasts if found.stems)
     shown = [effect for found in contrasts for _, effects in readings(found) for effect in effects]
     columns = ["comparison", "read as", *_columns(contrasts)]
-    return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, *stems, _disagreement(shown)))))
+    return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, *stems, disagreement_text(shown)))))
 
 
 def contrast_figure(contrasts: Sequence[Contrast], *, caption: str = "") -> go.Figure:
@@ -197,8 +207,7 @@ def _cells(e: Effect) -> list[object]:
         "–" if e.detectable is None else f"{e.detectable:.1f}",
         p_text(e.equivalence_p),
     )
-    over = {"macro": "sets", "question_weighted": "questions"}.get(e.name, e.name)
-    return [over, *map(Number, numbers), VERDICTS[e.verdict]]
+    return [MEAN_OVER.get(e.name, e.name), *map(Number, numbers), VERDICTS[e.verdict]]
 
 
 def _notes(contrasts: Sequence[Contrast]) -> Iterator[str]:
@@ -210,18 +219,11 @@ def _notes(contrasts: Sequence[Contrast]) -> Iterator[str]:
     yield from dict.fromkeys(map(tests_text, contrasts))
     yield from dict.fromkeys(f"equivalence within {found.rules.margin:g} point(s) (TOST)" for found in contrasts)
     yield "detectable: smallest true difference in points found with 80% power"
-    yield _disagreement([effect for found in contrasts for effect in (*found.estimates, *found.sets)])
+    yield disagreement_text([effect for found in contrasts for effect in (*found.estimates, *found.sets)])
     if any(found.preregistration for found in contrasts):
         yield from dict.fromkeys(f"pre-registration sha256 {found.preregistration}" for found in contrasts)
     else:
         yield "no pre-registration: exploratory"
-
-
-def _disagreement(effects: Sequence[Effect]) -> str:
-    """The footnote to a star, where there is one."""
-    return (
-        "" if all(e.agree for e in effects) else "* test and bootstrap disagree about 0, the widest interval is shown"
-    )
 
 
 def _confidence(contrasts: Sequence[Contrast]) -> str:

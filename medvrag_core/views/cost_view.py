@@ -126,7 +126,23 @@ def extra_right_table(found: Sequence[ExtraRight], *, unit: str = "", caption: s
         for row in extra.rows
     ]
     columns = ["arms", "n", "won / lost", "points [interval]", "Holm p", "more right?", "cost"]
-    return HtmlTable([*columns, "more a question [interval]", "for one extra right answer"], rows, caption=caption)
+    notes = [caption, *(over_sets_text(extra) for extra in found)]
+    return HtmlTable(
+        [*columns, "more a question [interval]", "for one extra right answer"],
+        rows,
+        caption="; ".join(filter(None, notes)),
+    )
+
+
+def over_sets_text(extra: ExtraRight) -> str:
+    """The difference of the mean over sets, beside that over questions; empty where there is one set."""
+    e = extra.over_sets
+    if e is None:
+        return ""
+    return (
+        f"mean over sets, {extra.b} over {extra.a}: {e.difference:+.1f} points [{e.low:+.1f}, {e.high:+.1f}], "
+        f"adjusted p {_p(e.p_adjusted)}"
+    )
 
 
 def difference(row: ExtraCost, unit: str) -> str:

@@ -10,7 +10,7 @@ from medvrag_core.evaluation.stopping.choices import GO, OWN, STOP
 from medvrag_core.evaluation.stopping.policies import PolicyRow, PolicyStep
 from medvrag_core.evaluation.stopping.rounds import IterationGain
 from medvrag_core.evaluation.stopping.rule import HINDSIGHT, LEARNED, FeatureWeight, StopRuleReport
-from medvrag_core.views.contrast_text import VERDICTS, p_text
+from medvrag_core.views.contrast_text import MEAN_OVER, VERDICTS, means, p_text
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number, seconds
 from medvrag_core.views.theme import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION, titled
@@ -83,26 +83,25 @@ def policies_table(policies: Sequence[PolicyRow], *, caption: str = "") -> HtmlT
 
 
 def steps_table(steps: Sequence[PolicyStep], *, caption: str = "") -> HtmlTable:
-    """What the time of one policy beyond that of another buys."""
+    """What the time of one policy beyond that of another buys; times are means over questions, whatever the sets."""
     rows = [
         [
             f"{s.contrast.b} over {s.contrast.a}",
+            MEAN_OVER[effect.name],
             Number(str(effect.n)),
             Number(f"{effect.won} / {effect.lost}"),
             Number(f"{effect.difference:+.1f}"),
             Number(f"[{effect.low:+.1f}, {effect.high:+.1f}]"),
             Number(p_text(effect.p_adjusted)),
-            Number(f"{s.extra_right:+.0f}"),
-            Number(_signed(s.extra_seconds)),
-            Number(f"[{_signed(s.seconds_low)}, {_signed(s.seconds_high)}]"),
-            Number(_rate(s.right_per_second)),
-            Number("–" if s.rate_low is None else f"[{_rate(s.rate_low)}, {_rate(s.rate_high)}]"),
+            *map(Number, _time_cells(s) if effect.name == "question_weighted" else ["–"] * 5),
             VERDICTS[effect.verdict],
         ]
-        for s, effect in ((s, _weighted(s)) for s in steps)
+        for s in steps
+        for effect in means(s.contrast)
     ]
     columns = [
         "policy",
+        "mean over",
         "n",
         "won / lost",
         "points",
@@ -201,6 +200,16 @@ def frontier_figure(report: StopRuleReport, *, caption: str = "") -> go.Figure:
 def _weighted(step: PolicyStep) -> Effect:
     """The mean over questions, as times are."""
     return next(e for e in step.contrast.estimates if e.name == "question_weighted")
+
+
+def _time_cells(s: PolicyStep) -> list[str]:
+    return [
+        f"{s.extra_right:+.0f}",
+        _signed(s.extra_seconds),
+        f"[{_signed(s.seconds_low)}, {_signed(s.seconds_high)}]",
+        _rate(s.right_per_second),
+        "–" if s.rate_low is None else f"[{_rate(s.rate_low)}, {_rate(s.rate_high)}]",
+    ]
 
 
 def _gain_cells(e: Effect) -> list[object]:

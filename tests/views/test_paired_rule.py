@@ -8,12 +8,35 @@ from __future__ import annotations
 
 import ast
 import json
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
+from medvrag_core.evaluation.cost.bill import cost_report
+from medvrag_core.evaluation.cost.extra_right import extra_right
+from medvrag_core.evaluation.errors.removal import RemovalReport
+from medvrag_core.evaluation.statistics.contrasts import compare_arms
+from medvrag_core.evaluation.statistics.controls import Control, control_results
+from medvrag_core.evaluation.stopping.policies import policy_of, policy_steps
+from medvrag_core.evaluation.stopping.rounds import IterationGain
+from medvrag_core.records import Question, Trace
+from medvrag_core.settings import EvaluationSettings
+from medvrag_core.views.calibration_view import (
+    abstention_table,
+    calibration_table,
+    coverage_table,
+    reliability_figure,
+    risk_coverage_figure,
+)
 from medvrag_core.views.contrast_view import contrasts_table, sensitivity_table
+from medvrag_core.views.control_view import controls_table
+from medvrag_core.views.cost_text import extra_right_text
+from medvrag_core.views.cost_view import extra_right_table
+from medvrag_core.views.grounding_view import removal_table
 from medvrag_core.views.retrieval_view import paired_retrieval_table
+from medvrag_core.views.stopping_view import gains_table, steps_table
 
 CHAPTERS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 # Views that lay things side by side, and tables of their paired differences, one of which must stand beside them.
@@ -24,7 +47,14 @@ PAIRED = (
     ),
     ({"paired_retrieval_table"}, {"retrieval_table", "recall_curve", "paired_retrieval_figure"}),
     ({"steps_table"}, {"policies_table", "frontier_figure"}),
+    ({"extra_right_table"}, {"extra_right"}),
+    # One contrast of the best arm is not enough beside a table of all of them.
+    ({"compare_in_full", "compare_arms", "control_results"}, {"arms_table", "accuracy_by_arm", "accuracy_report"}),
 )
+# Measures that have no paired test here: their views take one arm, so that no two can stand side by side.
+OF_ONE_ARM = (calibration_table, reliability_figure, risk_coverage_figure, coverage_table, abstention_table)
+NO_GAIN = IterationGain(n=1, answered_at_once=1, differing_at_once=0, iterated=None, by_rounds=())
+NO_REMOVAL = RemovalReport(reference="m", profile="test", n=0, left_out={}, rows=(), effects=())
 
 
 def views_of(chapter: Path) -> set[str]:
@@ -57,9 +87,59 @@ def test_the_check_finds_an_offender(tmp_path: Path) -> None:
     test_what_stands_side_by_side_comes_with_its_paired_table(tmp_path / "x.ipynb")
 
 
+@pytest.mark.parametrize("view", OF_ONE_ARM, ids=lambda view: view.__name__)
+def test_views_without_a_paired_test_take_one_arm(view: Callable[..., object]) -> None:
+    first = next(iter(signature(view).parameters.values()))
+    assert first.annotation in ("CalibrationReport", "SelectiveReport")
+
+
 def test_paired_views_have_the_columns_of_the_rule() -> None:
-    for table in (contrasts_table([]), sensitivity_table([])):
-        assert set(table.columns) >= {"n", "won / lost", "p", "adjusted p"}
-        assert any("interval" in column for column in table.columns)
-    retrieval = paired_retrieval_table([]).columns
-    assert set(retrieval) >= {"questions", "won / lost", "Holm p"} and any("interval" in column for column in retrieval)
+    shown = [contrasts_table([]), sensitivity_table([]), controls_table([]), gains_table(NO_GAIN), steps_table([])]
+    shown += [paired_retrieval_table([]), extra_right_table([]), removal_table(NO_REMOVAL)]
+    for table in shown:
+        columns = set(table.columns)
+        assert {"n", "questions"} & columns and {"adjusted p", "Holm p"} & columns, table.columns
+        assert {"won / lost", "recovered / lost", "only cited / only uncited"} & columns, table.columns
+        assert any("interval" in column for column in columns), table.columns
+
+
+def answers(name: str, labels: str) -> list[Trace]:
+    """Two sets, of one and of four questions, so that their two means differ."""
+    options = {"A": "x", "B": "y"}
+    sets = ("one", "four", "four", "four", "four")
+    questions = (
+        Question(id=f"q{k}", question="?", options=options, answer="A", dataset=sets[k]) for k in range(len(sets))
+    )
+    return [
+        Trace(
+            system=name,
+            profile="test",
+            fingerprint=name,
+            question=question,
+            rounds=(),
+            outcome="answered",
+            label=label,
+            correct=label == "A",
+            seconds=1.0,
+        )
+        for question, label in zip(questions, labels, strict=True)
+    ]
+
+
+def test_of_several_sets_both_means_are_shown() -> None:
+    arms = {"a": answers("a", "BAABB"), "b": answers("b", "AAABB")}
+    settings, pairs = EvaluationSettings(bootstrap_samples=200), {"": ("a", "b")}
+    control = Control(arm="b", reference="a", asks="?", if_equal="=")
+    tables = [
+        contrasts_table(compare_arms(arms, pairs, settings, family="f"), sets=False),
+        controls_table(control_results(arms, [control], settings)),
+        steps_table(policy_steps([policy_of(traces) for traces in arms.values()], pairs, family="f")),
+    ]
+    for table in tables:
+        place = table.columns.index("points")
+        assert [(row[1], row[place]) for row in table.rows] == [("sets", "+50.0"), ("questions", "+20.0")]
+    costs = {name: cost_report(traces) for name, traces in arms.items()}
+    (extra,) = extra_right(arms, costs, pairs, settings, family="f")
+    assert "+20.0 [" in extra_right_table([extra]).html
+    assert "mean over sets, b over a: +50.0 points [" in extra_right_table([extra]).caption
+    assert "mean over sets, b over a: +50.0 points [" in extra_right_text(extra, "")

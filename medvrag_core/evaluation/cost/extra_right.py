@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from medvrag_core.evaluation.cost.bill import QUANTITIES, CostReport
 from medvrag_core.evaluation.endings import Answered
@@ -51,6 +52,7 @@ class ExtraRight(Record):
     a: str
     b: str
     right: Effect
+    over_sets: Effect | None = Field(description="the difference of the mean over sets; null where there is one set")
     family: str
     shown: Shown
     rows: tuple[ExtraCost, ...]
@@ -95,7 +97,9 @@ def extra_right(
         right = _right(arms[b]) - _right(arms[a])
         shown = _shown(effect, right, settings.confidence)
         rows = _rows(*side, drawn, right if shown == "more right" else None, settings.confidence)
-        found.append(ExtraRight(a=a, b=b, right=effect, family=family, shown=shown, rows=tuple(rows)))
+        over_sets = next(e for e in made.estimates if e.name == "macro") if len(made.sets) > 1 else None
+        extra = ExtraRight(a=a, b=b, right=effect, over_sets=over_sets, family=family, shown=shown, rows=tuple(rows))
+        found.append(extra)
     return found
 
 
