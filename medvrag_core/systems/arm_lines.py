@@ -6,13 +6,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import Field, ValidationError
 
 from medvrag_core.errors import InputError
 from medvrag_core.profiles.load import with_overrides
 from medvrag_core.records import Record, describe_validation_error
 from medvrag_core.settings import Profile
+from medvrag_core.strict_yaml import strict_yaml
 
 OVERRIDABLE = ("filter", "filter_model", "reader", "reader_model", "loop", "control", "text", "index")
 """Stages that an arm may set. The others shape the pages of the run, which all arms share, or no answer at all."""
@@ -49,22 +49,8 @@ def read_arms(path: Path) -> dict[str, ArmLine]:
     return _parsed(text, str(path))
 
 
-class _NoRepeats(yaml.SafeLoader):
-    """YAML of plain values in which a key may stand once: of two arms with one name the first would be lost."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.YAMLError(f"'{key}' stands twice")
-        return super().construct_mapping(node, deep)
-
-
 def _parsed(text: str, source: str) -> dict[str, ArmLine]:
-    try:
-        data = yaml.load(text, Loader=_NoRepeats) or {}
-    except yaml.YAMLError as error:
-        raise InputError(f"{source}: not valid YAML ({str(error).splitlines()[0]})") from None
+    data = strict_yaml(text, source) or {}
     if not isinstance(data, dict):
         raise InputError(f"{source}: must be a mapping of arms", way_out=_FORM)
     return {str(name): _line(value, f"{source}: arm '{name}'", str(name)) for name, value in data.items()}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path, PurePosixPath
 
-import yaml
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.questions import read_text
 from medvrag_core.records import Record, describe_validation_error
+from medvrag_core.strict_yaml import strict_yaml
 
 OWN_REGISTRY = "registry.yaml"
 
@@ -74,9 +74,7 @@ def load_registry(path: Path | None = None) -> list[Benchmark]:
     else:
         name, text = str(path), read_text(path)
     try:
-        registry = TypeAdapter(list[Benchmark]).validate_python(yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        raise InputError(f"{name}: not valid YAML ({str(error).splitlines()[0]})") from None
+        registry = TypeAdapter(list[Benchmark]).validate_python(strict_yaml(text, name))
     except ValidationError as error:
         raise InputError(f"{name}: {describe_validation_error(error)} (sets count from 0)") from None
     names = [benchmark.name for benchmark in registry]

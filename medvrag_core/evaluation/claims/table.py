@@ -11,13 +11,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal, Self
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.audit.finding import Verdict
 from medvrag_core.records import Record, describe_validation_error
 from medvrag_core.runs.workspace import project_root
+from medvrag_core.strict_yaml import strict_yaml
 
 ClaimStatus = Literal["reproduced", "differs", "scaled down", "audited", "not run"]
 STATUSES: dict[ClaimStatus, str] = {
@@ -108,13 +108,11 @@ def load_claims(path: Path | None = None) -> Claims:
     path = project_root() / "book" / "claims.yml" if path is None else path
     if not path.is_file():
         raise InputError(f"{path}: no such file", way_out="name the file of claims")
+    data = strict_yaml(path.read_bytes(), str(path))
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
         claims = Claims.model_validate({**data, "source": path.name} if isinstance(data, dict) else data)
     except ValidationError as error:
         raise InputError(f"{path}: {describe_validation_error(error)} (rows count from 0)") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid YAML ({' '.join(str(error).split())[:200]})") from None
     repeated = [i for i, count in Counter(claim.id for claim in claims.rows).items() if count > 1]
     if repeated:
         raise InputError(f"{path}: claim '{repeated[0]}' stands twice")

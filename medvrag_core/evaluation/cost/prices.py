@@ -7,15 +7,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal, Self
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from medvrag_core.errors import InputError
 from medvrag_core.records import Record, describe_validation_error
+from medvrag_core.strict_yaml import strict_yaml
 
 Role = Literal["filter", "reader"]
 _MILLION = 1_000_000
-_LARGEST = 100_000
 _WAY_OUT = "`medvrag cost --price-template` prints one to fill in"
 
 
@@ -75,19 +74,14 @@ def read_prices(path: Path) -> PriceTable:
     Raises
     ------
     InputError
-        No such file, not YAML, an unknown or missing field, a price below zero, or no price at all.
+        No such file, not YAML, a key twice, an unknown or missing field, a price below zero, or no price at all.
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file", way_out=_WAY_OUT)
-    raw = path.read_bytes()
-    if len(raw) > _LARGEST:
-        raise InputError(f"{path}: larger than {_LARGEST:,} bytes, which no price table is")
     try:
-        return PriceTable.model_validate(yaml.safe_load(raw))
+        return PriceTable.model_validate(strict_yaml(path.read_bytes(), str(path), way_out=_WAY_OUT))
     except ValidationError as error:
         raise InputError(f"{path}: {describe_validation_error(error)}", way_out=_WAY_OUT) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid YAML ({' '.join(str(error).split())[:200]})", way_out=_WAY_OUT) from None
 
 
 def price_template() -> str:

@@ -6,16 +6,15 @@ import datetime
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.statistics.estimands import ESTIMANDS, Estimand
 from medvrag_core.records import Record, describe_validation_error
+from medvrag_core.strict_yaml import strict_yaml
 
-_LARGEST = 1_000_000
 _WAY_OUT = "`medvrag plan --template` prints one to fill in"
 
 
@@ -82,30 +81,13 @@ def read_preregistration(path: Path) -> Registered:
     if not path.is_file():
         raise InputError(f"{path}: no such file", way_out="give the YAML file of a pre-registration")
     raw = path.read_bytes()
-    if len(raw) > _LARGEST:
-        raise InputError(f"{path}: larger than {_LARGEST:,} bytes, which no pre-registration is")
     try:
-        # A subclass of SafeLoader: plain values only.
-        data = yaml.load(raw, Loader=_OneKeyOnceLoader)
-        content = Preregistration.model_validate(data)
+        content = Preregistration.model_validate(strict_yaml(raw, str(path), way_out=_WAY_OUT))
     except ValidationError as error:
         raise InputError(f"{path}: {describe_validation_error(error)}", way_out=_WAY_OUT) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid YAML ({' '.join(str(error).split())[:200]})", way_out=_WAY_OUT) from None
     return Registered(sha256=sha256(raw).hexdigest(), content=content)
 
 
 def template() -> str:
     """A pre-registration of the paper's three components, to fill in."""
     return (resources.files("medvrag_core.evaluation.statistics") / "preregistration.yaml").read_text(encoding="utf-8")
-
-
-class _OneKeyOnceLoader(yaml.SafeLoader):
-    """YAML keeps the last of two equal keys in silence, which would let a reader see another plan than the program."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        repeated = [key for number, key in enumerate(keys) if key in keys[:number]]
-        if repeated:
-            raise yaml.YAMLError(f"key '{repeated[0]}' stands twice")
-        return super().construct_mapping(node, deep)
