@@ -32,7 +32,7 @@ class Check(Record):
 
     Attributes
     ----------
-    role : field of the profile, ``filter_model`` or ``reader_model``
+    role : field of the profile: ``filter_model``, ``reader_model`` or ``judge_model``
     state : ``unknown`` where the server does not tell, ``skipped`` where the check has no object
     found : one sentence
     change : setting, or flag of the server, that mends a failure or settles what is unknown; else empty
@@ -64,12 +64,14 @@ def roles_of(profile: Profile) -> tuple[RoleName, ...]:
 
     >>> from medvrag_core.profiles.load import load_profile
     >>> roles_of(load_profile("a100")), roles_of(load_profile("cpu"))
-    (('filter_model', 'reader_model'), ())
+    (('filter_model', 'reader_model', 'judge_model'), ())
     """
     # The likelihood reader starts a server of its own where no address is given.
     scored = profile.reader.name == "likelihood" and bool(profile.reader_model.base_url)
     used: list[RoleName] = ["filter_model"] if profile.filter.ranker == "llm" else []
-    return (*used, "reader_model") if scored or profile.reader.name == "vlm" else tuple(used)
+    if scored or profile.reader.name == "vlm":
+        used.append("reader_model")
+    return (*used, "judge_model") if profile.judge_model.model else tuple(used)
 
 
 def run_checks(profile: Profile) -> Iterator[Check]:
@@ -108,7 +110,7 @@ def _examined(role: Role) -> Iterator[Check]:
 def _checks_of(role: Role) -> dict[str, Examine]:
     if role.scores_only:
         return {"settings": check_settings} | _SERVED | {"likelihood": check_likelihood}
-    if role.name == "filter_model":
+    if role.name in {"filter_model", "judge_model"}:
         return _SETTINGS | _SERVED | _CALLED | {"schema": check_schema, "thinking": check_thinking}
     return _SETTINGS | _SERVED | _CALLED | {"images": check_images, "pixels": check_pixels}
 

@@ -13,6 +13,8 @@ def trace_text(trace: Trace) -> str:
     Control characters are taken out, so text from a page cannot steer the terminal.
     """
     lines = [plain(trace.question.question)]
+    if trace.question.context:
+        lines.append(f"  given: {shorten(plain(trace.question.context), 400)}")
     lines += [f"  {label}  {plain(text)}" for label, text in trace.question.options.items()]
     for round_ in trace.rounds:
         lines += _round_lines(round_)

@@ -18,6 +18,9 @@ from medvrag_core.views.markup import escape
 from medvrag_core.views.pages import page_thumbnail
 from medvrag_core.views.tables import seconds
 
+_CONTEXT_CHARACTERS = 2_000
+"""What is shown of a text that came with the question."""
+
 
 class TraceView:
     """Shows a trace in a notebook or the book.
@@ -152,7 +155,18 @@ def _header(trace: Trace) -> str:
     )
     return (
         f'<p class="meta">{meta}</p><h4 class="question" dir="auto">{escape(question.question)}</h4>'
-        f'{_options(question, trace.label)}<p style="margin-top:10px">{verdict}</p>'
+        f'{_context(question.context)}{_options(question, trace.label)}<p style="margin-top:10px">{verdict}</p>'
+    )
+
+
+def _context(context: str) -> str:
+    if not context:
+        return ""
+    more = len(context) - _CONTEXT_CHARACTERS
+    cut = f'<p class="meta">{more:,} characters more</p>' if more > 0 else ""
+    return (
+        f'<details><summary>Given with the question</summary><p dir="auto">{escape(context[:_CONTEXT_CHARACTERS])}</p>'
+        f"{cut}</details>"
     )
 
 

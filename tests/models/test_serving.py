@@ -133,6 +133,13 @@ print(json.dumps(counts))
 # --- the plan ---------------------------------------------------------------------------
 
 
+def test_the_judge_is_said_not_to_be_started() -> None:
+    plan = serving_plan(load_profile("a100"))
+    assert [(remote.role, remote.model) for remote in plan.remote] == [("judge", "google/gemma-3-27b-it")]
+    assert "google/gemma-3-27b-it at http://127.0.0.1:8003/v1 is not started here" in plan_text(plan)
+    assert serving_plan(load_profile("a100", {"judge_model.model": ""})).remote == ()
+
+
 def test_the_node_of_the_paper() -> None:
     plan = serving_plan(load_profile("a100"))
     together = {server.role: server for server in plan.of_phase("questions")}

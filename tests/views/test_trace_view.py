@@ -23,6 +23,7 @@ from medvrag_core.records import (
     Trace,
 )
 from medvrag_core.views.markup import escape
+from medvrag_core.views.trace_text import trace_text
 from medvrag_core.views.trace_view import TraceView
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ PAYLOADS = [
 def trace_of(text: str, *, rounds: int = 2, id: str = "q1") -> Trace:
     """A trace that shows ``text`` wherever text from files, pages and models can stand."""
     bank = MemoryBank(iteration=1, key_findings=(text,), reasoning_history=(text,))
-    question = Question(id=id, question=text, options={"A": text, "B": "y"}, answer="B", gold_pages=("g#p1", text))
+    question = Question(
+        id=id, question=text, options={"A": text, "B": "y"}, answer="B", gold_pages=("g#p1", text), context=text
+    )
     call = ShardDecision(phase="map", shown=(text,), kept=(text,), fallback=True)
     made = tuple(
         Round(
@@ -173,3 +176,18 @@ def test_in_a_browser_rounds_switch_and_payloads_stay_text(chromium: Browser, tm
     assert page.evaluate("window.hit") is None
     assert [url for url in seen if not url.startswith("file:")] == []
     page.close()
+
+
+def test_what_came_with_the_question_is_shown_and_cut_where_long() -> None:
+    trace = trace_of("dose")
+    assert TraceView(trace).html.count("Given with the question") == 1
+    bare = trace.model_copy(update={"question": trace.question.model_copy(update={"context": ""})})
+    assert "Given with the question" not in TraceView(bare).html and "given:" not in trace_text(bare)
+    long = trace.model_copy(update={"question": trace.question.model_copy(update={"context": "<" + "x" * 5_000})})
+    html = TraceView(long).html
+    assert "&lt;" + "x" * 1_999 + "</p>" in html and "3,001 characters more" in html
+    told = trace_text(
+        long.model_copy(update={"question": long.question.model_copy(update={"context": "a\x1b b " * 999})})
+    )
+    (line,) = [line for line in told.splitlines() if line.startswith("  given: a")]
+    assert len(line) < 420 and "\x1b" not in told

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from medvrag_core.errors import InputError
+from medvrag_core.evaluation.questions import strict_json
 from medvrag_core.evaluation.scorers.base import (
     UNFINISHED,
     ReplyToScore,
@@ -106,17 +106,10 @@ def read_replies(path: Path) -> Iterator[ReplyToScore]:
 
 def _object(raw: bytes, where: str) -> dict[str, Any]:
     try:
-        data = json.loads(
-            raw.decode("utf-8-sig"), parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeated_fields
-        )
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: not UTF-8 text (byte {error.start})", way_out="save the file as UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{where}: not valid JSON ({error.msg} at column {error.colno})", way_out="write one object a line"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: {error}") from None
+    data = strict_json(text, where, way_out="write one object a line")
     if not isinstance(data, dict):
         raise InputError(f"{where}: must be a JSON object, found {type(data).__name__}", way_out=_HELP)
     return data
@@ -153,16 +146,3 @@ def _check(reply: ReplyToScore, where: str) -> None:
         raise InputError(f"{where}: field 'options': two labels differ in letter case alone")
     if reply.gold is not None and reply.gold not in labels:
         raise InputError(f"{where}: field 'gold': '{reply.gold}' is not among the options {', '.join(labels)}")
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
-
-
-def _refuse_repeated_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"field '{twice}' stands twice in one object")
-    return data

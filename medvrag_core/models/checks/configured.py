@@ -23,6 +23,13 @@ _REPLY_TOKENS_PER_PAGE = 6
 
 _FEW_SUMMARIES = 8
 
+JUDGE_CHARACTERS = 12_000
+JUDGE_REPLY_TOKENS = 200
+"""As the judge cuts a page and its own reply (a test compares them; rooms forbid to import them)."""
+
+CHARACTERS_PER_TOKEN = 4
+"""Estimate for English medical text."""
+
 
 def check_settings(role: Role) -> Finding:
     """Address, model and key; only whether the key is set is told."""
@@ -46,7 +53,8 @@ def check_settings(role: Role) -> Finding:
 
 def check_room(role: Role) -> Finding:
     """Whether ``context_tokens`` holds what the profile wants to send; text lengths are estimates and said to be."""
-    return _filter_room(role) if role.name == "filter_model" else _reader_room(role)
+    rooms = {"filter_model": _filter_room, "reader_model": _reader_room, "judge_model": _judge_room}
+    return rooms[role.name](role)
 
 
 def reply_tokens(role: Role) -> int:
@@ -130,3 +138,17 @@ def _reader_room(role: Role) -> Finding:
         f"raise '{role.name}.context_tokens', or lower '{role.name}.max_pixels', 'loop.pages_shown' or"
         f" '{role.name}.max_images'",
     )
+
+
+def _judge_room(role: Role) -> Finding:
+    settings = role.settings
+    page, reply = JUDGE_CHARACTERS // CHARACTERS_PER_TOKEN, min(JUDGE_REPLY_TOKENS, settings.max_tokens)
+    wanted = page + FILTER_TEXT_TOKENS + reply
+    sum_ = (
+        f"a long page about {page:,} + instructions, question and options about {FILTER_TEXT_TOKENS:,}"
+        f" + reply {reply:,} = {wanted:,} tokens of {settings.context_tokens:,}"
+    )
+    if wanted <= settings.context_tokens:
+        return Finding("ok", sum_)
+    change = f"raise '{role.name}.context_tokens', or let it judge summaries (`medvrag judge --show summary`)"
+    return Finding("unknown", f"{sum_}; short pages and summaries may fit", change)

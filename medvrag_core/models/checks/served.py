@@ -25,6 +25,9 @@ def check_server(role: Role) -> Finding:
         if "status 404" in error.problem or error.kind == "malformed":
             # Not every service lists its models, and a wrong path looks the same; the first call will tell.
             return Finding("unknown", f"{error.problem}, so nothing tells whether it serves {settings.model}")
+        if role.name == "judge_model" and error.kind in {"timeout", "transport"}:
+            found = f"{error.problem}; only `medvrag judge` needs it, so it may be started later"
+            return Finding("unknown", found, error.way_out, stops=True)
         return Finding("failed", error.problem, error.way_out, stops=True)
     if settings.model in served:
         return Finding("ok", f"{settings.base_url} serves {settings.model}")

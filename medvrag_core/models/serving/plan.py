@@ -6,6 +6,7 @@ Every server listens on loopback only, since vLLM's key guards only some of its 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from medvrag_core.errors import InputError, SettingsError
 from medvrag_core.models.image_tokens import image_tokens
@@ -114,10 +115,13 @@ def serving_plan(profile: Profile) -> ServingPlan:
         profile=profile.name,
         note=profile.note,
         servers=servers,
-        remote=tuple(
-            Remote(role=place.role, settings=place.settings, **_where(place.model))
-            for place in used
-            if place not in ours
+        remote=(
+            *(
+                Remote(role=place.role, settings=place.settings, **_where(place.model))
+                for place in used
+                if place not in ours
+            ),
+            *_judge(profile),
         ),
         downloads=tuple(
             ("hf", "download", name, *(("--revision", pin) if pin else ())) for name, pin in weights.items()
@@ -125,6 +129,12 @@ def serving_plan(profile: Profile) -> ServingPlan:
         unpinned=tuple(name for name, pin in weights.items() if not pin),
         in_process=_in_process(profile, ours),
     )
+
+
+def _judge(profile: Profile) -> Iterator[Remote]:
+    """The judge labels pages after a run, and no GPUs are set apart for it."""
+    if profile.judge_model.model:
+        yield Remote(role="judge", settings="judge_model", **_where(profile.judge_model))
 
 
 def _where(model: ModelSettings) -> dict[str, str]:

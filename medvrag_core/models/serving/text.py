@@ -77,6 +77,11 @@ def _downloads(plan: ServingPlan) -> str:
 
 
 def _not_ours(remote: Remote) -> str:
+    if remote.role == "judge":
+        return _comment(
+            f"judge: {remote.model} at {remote.base_url or 'no address yet'} is not started here, since only "
+            f"`medvrag judge` asks it. Start it by hand ({remote.server}) when its GPUs are free of the other servers."
+        )
     return _comment(f"{remote.role}: {remote.settings} is served by {remote.server}, which is not started here")
 
 

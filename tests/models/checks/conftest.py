@@ -109,7 +109,8 @@ def profile_of() -> Callable[..., Profile]:
     """Makes a profile with one model behind a server; settings of the model by name, others as ``stage__field``."""
 
     def make(role: str, base_url: str, model: str = QWEN, **changes: Any) -> Profile:
-        use: dict[str, Any] = {"reader.name": "vlm"} if role == "reader_model" else {"filter.ranker": "llm"}
+        uses = {"filter_model": {"filter.ranker": "llm"}, "reader_model": {"reader.name": "vlm"}, "judge_model": {}}
+        use: dict[str, Any] = uses[role]
         own = {"base_url": base_url, "model": model, "timeout_s": 5.0, "wall_s": 10.0}
         own |= {name: value for name, value in changes.items() if name in ModelSettings.model_fields}
         rest = {name.replace("__", "."): value for name, value in changes.items() if "__" in name}

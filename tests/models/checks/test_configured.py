@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest_httpserver import HTTPServer
 
+from medvrag_core.evaluation.labels.judge import PAGE_CHARACTERS, REPLY_TOKENS
 from medvrag_core.filter.llm_ranker import LlmRanker
 from medvrag_core.models.base import ChatModel
 from medvrag_core.models.checks.base import Finding, Role
-from medvrag_core.models.checks.configured import check_room, reply_tokens
+from medvrag_core.models.checks.configured import JUDGE_CHARACTERS, JUDGE_REPLY_TOKENS, check_room, reply_tokens
 from medvrag_core.models.checks.pages import page_size
 from medvrag_core.models.doctor import run_checks
 from medvrag_core.settings import ReaderSettings
@@ -79,6 +80,13 @@ def test_a_context_without_room_for_summaries_names_it(room: Make) -> None:
     found = room("filter_model", context_tokens=1_024)
     assert (found.state, found.change) == ("failed", "raise 'filter_model.context_tokens'")
     assert "filter.shard_size" in room("filter_model", context_tokens=8_192).found
+
+
+def test_the_judge_has_room_for_a_page_as_it_cuts_it(room: Make) -> None:
+    assert (JUDGE_CHARACTERS, JUDGE_REPLY_TOKENS) == (PAGE_CHARACTERS, REPLY_TOKENS)
+    assert room("judge_model", context_tokens=3_700).state == "ok"
+    short = room("judge_model", context_tokens=3_699)
+    assert short.state == "unknown" and "raise 'judge_model.context_tokens'" in short.change
 
 
 @given(keep=st.integers(1, 400), most=st.integers(1, 4_000))

@@ -23,7 +23,10 @@ READER_CHECKS = ["settings", "room", "server", "revision", "context", "tokens", 
 VLLM_PYTHON = os.environ.get("MEDVRAG_VLLM_PYTHON", "")
 
 
-@pytest.mark.parametrize(("role", "names"), [("reader_model", READER_CHECKS), ("filter_model", FILTER_CHECKS)])
+@pytest.mark.parametrize(
+    ("role", "names"),
+    [("reader_model", READER_CHECKS), ("filter_model", FILTER_CHECKS), ("judge_model", FILTER_CHECKS)],
+)
 def test_a_good_server_passes(examined: Make, role: str, names: list[str]) -> None:
     checks = examined(role)
     assert list(checks) == names
@@ -42,6 +45,18 @@ def test_the_misbehaving_server_is_fine_while_it_behaves(chaos: Any) -> None:
         *(("reader_model", name) for name in READER_CHECKS),
     ]
     assert [check.name for check in checks if check.state not in {"ok", "unknown"}] == []
+
+
+def test_a_judge_that_is_not_started_yet_fails_no_run_but_a_wrong_one_does(
+    profile_of: Make, diagnosed: Make, examined: Make
+) -> None:
+    silent = profile_of("judge_model", "http://127.0.0.1:1/v1")
+    checks = diagnosed(silent)
+    assert (checks["server"].state, checks.having("failed")) == ("unknown", [])
+    assert "only `medvrag judge` needs it" in checks["server"].found
+    assert report_of(silent, checks.values()).ok
+    assert diagnosed(profile_of("reader_model", "http://127.0.0.1:1/v1"))["server"].state == "failed"
+    assert examined("judge_model", model="another")["server"].state == "failed"
 
 
 def test_only_models_that_the_profile_uses_are_examined() -> None:
