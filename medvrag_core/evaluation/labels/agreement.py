@@ -16,8 +16,7 @@ from pydantic import Field
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.labels.relevance import Pair, RelevanceLabel, is_relevant
-from medvrag_core.evaluation.statistics.means import Estimate, resampled_sums
-from medvrag_core.evaluation.statistics.proportions import wilson
+from medvrag_core.evaluation.statistics.means import Estimate, interval_around, resampled_sums
 from medvrag_core.records import Record
 from medvrag_core.settings import EvaluationSettings
 
@@ -77,7 +76,7 @@ def agreement(
     drawn, seen = resampled_sums(table.by_question(), settings), table.cells.sum(axis=0)
     n = len(table.questions)
     kappa = None if (why := _undefined(seen)) else _kappa_of(seen)
-    draws = _kappas(drawn)
+    draws = kappas(drawn.reshape(-1, 2, 2))
     defined = draws[np.isfinite(draws)]
     both, only_a, only_b, neither = map(int, table.counts)
     return Agreement(
@@ -176,17 +175,15 @@ def _kappa_of(table: NDArray[np.float64]) -> float:
         return float(cohens_kappa(table.reshape(2, 2), return_results=False))
 
 
-def _kappas(tables: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Kappa of every row of cells, shape (samples,); nan where it is undefined."""
-    n = tables.sum(axis=1)
-    both, only_a, only_b, neither = tables.T
+def kappas(tables: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Cohen's kappa of square tables, shape (samples, k, k); nan where both raters know one label alone."""
+    n = tables.sum(axis=(1, 2))
     with np.errstate(divide="ignore", invalid="ignore"):
-        observed = (both + neither) / n
-        by_a, by_b = (both + only_a) / n, (both + only_b) / n
-        chance = by_a * by_b + (1 - by_a) * (1 - by_b)
-        kappas = np.where(1 - chance > _SAME, (observed - chance) / (1 - chance), np.nan)
+        observed = np.trace(tables, axis1=1, axis2=2) / n
+        chance = (tables.sum(axis=1) * tables.sum(axis=2)).sum(axis=1) / n**2
+        found = np.where(1 - chance > _SAME, (observed - chance) / (1 - chance), np.nan)
     # Rounded, so that a kappa of zero is one, and not a negative hair's breadth.
-    return np.asarray(np.round(kappas, 12) + 0.0, dtype=np.float64)
+    return np.asarray(np.round(found, 12) + 0.0, dtype=np.float64)
 
 
 def _share(
@@ -199,21 +196,3 @@ def _share(
     chosen = list(cells)
     shares = drawn[:, chosen].sum(axis=1) / drawn.sum(axis=1)
     return interval_around(float(seen[chosen].sum() / seen.sum()), shares, n, settings)
-
-
-def interval_around(
-    value: float, draws: NDArray[np.float64], questions: int, settings: EvaluationSettings, *, lowest: float = 0.0
-) -> Estimate:
-    """Percentile interval of the draws around an estimate.
-
-    Where no draw differs it is Wilson's for that share of as many questions, since agreement on a few questions is no
-    certainty; below two questions nothing is known. Kappa (``lowest`` -1) keeps the interval of its draws.
-    """
-    tail = (1 - settings.confidence) / 2
-    if questions < 2 or not len(draws):
-        low, high = lowest, 1.0
-    elif np.ptp(draws) < _SAME and lowest == 0.0:
-        low, high = wilson(round(value * questions), questions, confidence=settings.confidence)
-    else:
-        low, high = (float(x) for x in np.quantile(draws, [tail, 1 - tail]))
-    return Estimate(value=value, low=min(low, value), high=max(high, value))

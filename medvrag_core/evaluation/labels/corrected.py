@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.labels.agreement import Agreement, RaterTable, interval_around
+from medvrag_core.evaluation.labels.agreement import Agreement, RaterTable
 from medvrag_core.evaluation.labels.relevance import Pair, RelevanceLabel, is_relevant
-from medvrag_core.evaluation.statistics.means import Estimate, resampled_sums
+from medvrag_core.evaluation.statistics.means import Estimate, interval_around, resampled_sums
 from medvrag_core.records import Record
 from medvrag_core.settings import EvaluationSettings
 

@@ -17,9 +17,9 @@ from pydantic import Field, ValidationError
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.benchmarks.faults import suspect_gold
 from medvrag_core.evaluation.errors.taxonomy import ERROR_CLASSES, ErrorClass
-from medvrag_core.evaluation.labels.agreement import interval_around
+from medvrag_core.evaluation.labels.agreement import kappas
 from medvrag_core.evaluation.questions import json_lines
-from medvrag_core.evaluation.statistics.means import Estimate, resampled_sums
+from medvrag_core.evaluation.statistics.means import Estimate, interval_around, resampled_sums
 from medvrag_core.evaluation.statistics.shares import Share, share_of
 from medvrag_core.records import Question, Record, describe_validation_error
 from medvrag_core.settings import EvaluationSettings
@@ -110,8 +110,8 @@ def human_check(
     for row, label in enumerate(labels):
         cells[row, ERROR_CLASSES.index(classes[label.id]) * size + ERROR_CLASSES.index(label.error_class)] = 1
     table = cells.sum(axis=0).reshape(size, size).astype(int)
-    kappa = float(_kappas(cells.sum(axis=0))[0])
-    draws = _kappas(resampled_sums(cells, settings))
+    kappa, *drawn = kappas(np.vstack([cells.sum(axis=0), resampled_sums(cells, settings)]).reshape(-1, size, size))
+    draws = np.array(drawn)
 
     def shares(counts: NDArray[np.int_]) -> dict[ErrorClass, Share]:
         found = zip(ERROR_CLASSES, counts.tolist(), strict=True)
@@ -127,22 +127,12 @@ def human_check(
             if row.any()
         },
         agree=share_of(int(np.trace(table)), n, confidence=settings.confidence),
-        kappa=interval_around(kappa, draws[np.isfinite(draws)], n, settings, lowest=-1.0)
+        kappa=interval_around(float(kappa), draws[np.isfinite(draws)], n, settings, lowest=-1.0)
         if np.isfinite(kappa)
         else None,
         computed=shares(table.sum(axis=1)),
         by_hand=shares(table.sum(axis=0)),
     )
-
-
-def _kappas(cells: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Cohen's kappa of square tables given as rows of cells; nan where both raters know one class alone."""
-    tables = cells.reshape(-1, len(ERROR_CLASSES), len(ERROR_CLASSES))
-    n = tables.sum(axis=(1, 2))
-    observed = np.trace(tables, axis1=1, axis2=2) / n
-    chance = (tables.sum(axis=1) * tables.sum(axis=2)).sum(axis=1) / n**2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(chance < 1 - 1e-12, (observed - chance) / (1 - chance), np.nan), dtype=np.float64)
 
 
 _L = TypeVar("_L", SuspectGold, ErrorLabel)

@@ -12,6 +12,8 @@ from medvrag_core.evaluation.statistics.resampling import bootstrap_set_means, p
 from medvrag_core.records import Record
 from medvrag_core.settings import EvaluationSettings
 
+_SAME = 1e-12
+
 
 class Estimate(Record):
     """A number with its interval."""
@@ -31,7 +33,7 @@ def mean_of(values: ArrayLike, settings: EvaluationSettings) -> Estimate:
     """Mean with the percentile bootstrap interval over questions.
 
     Where all questions have one value no resample shows any uncertainty; the interval is then Wilson's for that share
-    of as many questions, so that ten of ten do not look like certainty.
+    of as many questions, so that ten of ten do not look like certainty. A single question shows nothing: 0 to 1.
 
     Parameters
     ----------
@@ -49,13 +51,25 @@ def mean_of(values: ArrayLike, settings: EvaluationSettings) -> Estimate:
     found = np.asarray(values, dtype=np.float64)
     if found.size == 0 or not ((found >= 0) & (found <= 1)).all():
         raise InputError("a mean over questions needs values between 0 and 1, one a question at least")
-    value, n = float(found.mean()), len(found)
-    if np.ptp(found) == 0:
-        low, high = wilson(round(value * n), n, confidence=settings.confidence)
+    pairs = paired_values(np.zeros(len(found)), found)
+    draws = bootstrap_set_means(pairs, samples=settings.bootstrap_samples, seed=settings.seed)
+    return interval_around(float(found.mean()), draws[:, 0], len(found), settings)
+
+
+def interval_around(
+    value: float, draws: NDArray[np.float64], questions: int, settings: EvaluationSettings, *, lowest: float = 0.0
+) -> Estimate:
+    """Percentile interval of bootstrap draws around an estimate.
+
+    Where no draw differs it is Wilson's for that share of as many questions, since agreement on a few questions is no
+    certainty; below two questions nothing is known. Kappa (``lowest`` -1) keeps the interval of its draws.
+    """
+    if questions < 2 or not len(draws):
+        low, high = lowest, 1.0
+    elif np.ptp(draws) < _SAME and lowest == 0.0:
+        low, high = wilson(round(value * questions), questions, confidence=settings.confidence)
     else:
-        pairs = paired_values(np.zeros(n), found)
-        draws = bootstrap_set_means(pairs, samples=settings.bootstrap_samples, seed=settings.seed)
-        low, high = percentile_interval(draws[:, 0], settings.confidence)
+        low, high = percentile_interval(draws, settings.confidence)
     return Estimate(value=value, low=min(low, value), high=max(high, value))
 
 
