@@ -65,12 +65,14 @@ class Record(BaseModel):
 def describe_validation_error(error: ValidationError) -> str:
     """The first fault of a pydantic error in plain words, with the path of the field."""
     first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or "the whole record"
+    field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return f"unknown field '{field}'"
     if first["type"] == "missing":
         return f"field '{field}' is missing"
-    return f"field '{field}': {first['msg'].lower()}"
+    mapping = first["type"] in ("model_type", "model_attributes_type")
+    said = "must be a mapping of fields" if mapping else first["msg"].removeprefix("Value error, ").lower()
+    return f"field '{field}': {said}" if field else f"the whole record: {said}"
 
 
 # --- corpus -----------------------------------------------------------------------------

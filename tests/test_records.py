@@ -18,6 +18,7 @@ def test_records_round_trip() -> None:
         ('{"page_id": "a", "score": "x", "rank": 1}', "field 'score'"),
         ('{"page_id": "a", "score": 1.0, "rank": 1, "extra": 1}', "unknown field 'extra'"),
         ("{", "the whole record"),
+        ("[]", "the whole record: must be a mapping of fields"),
     ],
 )
 def test_bad_records_name_source_and_field(text: str, words: str) -> None:

@@ -167,15 +167,15 @@ def calibration_sentence(report: CalibrationReport, *, alpha: float = 0.05) -> s
     return f"'{report.system}' is miscalibrated{gap}: {found}."
 
 
-def ranking_sentence(report: SelectiveReport) -> str:
-    """Whether the confidence tells right from wrong, from the interval of the AURC."""
+def ranking_sentence(report: SelectiveReport, *, alpha: float = 0.05) -> str:
+    """Whether the confidence tells right from wrong, from the permutation test."""
     said = (
         f"AURC {report.aurc:.3f}, interval {report.aurc_low:.3f} to {report.aurc_high:.3f}, against "
-        f"{report.aurc_by_chance:.3f} for a confidence that tells nothing"
+        f"{report.aurc_by_chance:.3f} for a confidence that tells nothing; permutation p {p_text(report.p_value)}"
     )
-    if report.aurc_high < report.aurc_by_chance:
+    if report.p_value < alpha and report.aurc < report.aurc_by_chance:
         return f"The confidence of '{report.system}' ranks right answers above wrong ones ({said})."
-    if report.aurc_low > report.aurc_by_chance:
+    if report.p_value < alpha:
         return f"The confidence of '{report.system}' ranks wrong answers above right ones ({said})."
     return f"It is not shown that the confidence of '{report.system}' tells right from wrong ({said})."
 
@@ -224,5 +224,5 @@ def _threshold_text(found: Abstention, target: float) -> str:
     place = f"threshold for {target:.0%} chosen on half {'AB'[found.half]}"
     if found.threshold is None:
         return f"{place}: none reaches it"
-    right = "none" if found.accuracy is None else f"{found.answered_correct} right"
-    return f"{place}: {found.threshold:.3f}; on the other half it answers {found.answered} of {found.tested_n}, {right}"
+    right = "" if found.accuracy is None else f", {found.answered_correct} right"
+    return f"{place}: {found.threshold:.3f}; on the other half it answers {found.answered} of {found.tested_n}{right}"

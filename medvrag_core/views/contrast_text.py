@@ -27,7 +27,7 @@ VARIANTS = {
     "clusters": "near-duplicates as one",
 }
 ONE_SET = "one set of questions, so the mean of sets is the mean of questions"
-_TESTS = {"mcnemar": "exact McNemar", "sign_flip": "sign flips of question means within sets"}
+TESTS = {"mcnemar": "exact McNemar", "sign_flip": "sign flips of question means within sets"}
 
 
 def contrast_text(found: Contrast) -> str:
@@ -154,7 +154,7 @@ def p_text(p: float) -> str:
 
 def tests_text(found: Contrast) -> str:
     """Which tests were made, and over what their p-values are adjusted."""
-    estimates, single = (_TESTS[effects[0].test] for effects in (found.estimates, found.sets))
+    estimates, single = (TESTS[effects[0].test] for effects in (found.estimates, found.sets))
     if found.family:
         how = {"holm": "Holm over", "bonferroni": "times the size of", "none": "not adjusted in"}[found.adjustment]
         adjusted = f"{how} family '{plain(found.family)}' of {found.family_size} contrast(s) for each mean"

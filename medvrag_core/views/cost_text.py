@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from medvrag_core.evaluation.cost.bill import CostReport
 from medvrag_core.evaluation.cost.extra_right import ExtraRight
+from medvrag_core.views.contrast_text import TESTS
 from medvrag_core.views.cost_view import (
     QUANTITY_LABELS,
     SHOWN,
@@ -52,7 +53,7 @@ def extra_right_text(extra: ExtraRight, unit: str) -> str:
     e = extra.right
     lines = [
         f"{plain(extra.b)} over {plain(extra.a)}: n {e.n:,}, won {e.won}, lost {e.lost}, {e.difference:+.2f} points "
-        f"[{e.low:+.2f}, {e.high:+.2f}], {e.test} p = {e.p_value:.3g}, adjusted {e.p_adjusted:.3g}",
+        f"[{e.low:+.2f}, {e.high:+.2f}], {TESTS[e.test]} p = {e.p_value:.3g}, adjusted {e.p_adjusted:.3g}",
         *filter(None, [plain(over_sets_text(extra))]),
         f"more right: {SHOWN[extra.shown]}",
     ]

@@ -70,7 +70,7 @@ def share_text(share: Share | ErrorRow) -> str:
     >>> share_text(Share(count=3, n=4, share=0.75, low=0.301, high=0.954))
     '75.0% [30.1, 95.4]'
     """
-    if isinstance(share, Share) and not share.n:
+    if (share.low, share.high) == (0, 1):  # the interval of no question at all
         return DASH
     return f"{100 * share.share:.1f}% [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 

@@ -128,9 +128,10 @@ def stop_rule_sentence(report: StopRuleReport) -> str:
         "equivalent": "the two rules are right equally often, within the margin",
         "inconclusive": "no gain in right answers is shown, nor a loss",
     }[effect.verdict]
-    if step.seconds_high < 0:
+    low, high = step.seconds_low, step.seconds_high
+    if high is not None and high < 0:
         time = f"it takes {seconds(-step.extra_seconds)} less a question"
-    elif step.seconds_low > 0:
+    elif low is not None and low > 0:
         time = f"it takes {seconds(step.extra_seconds)} more a question"
     else:
         time = "a difference in time is not shown"
@@ -143,8 +144,8 @@ def stop_rule_sentence(report: StopRuleReport) -> str:
         f"Another round turned wrong into right on {report.recovered} and right into wrong on {report.lost} of "
         f"{report.open} questions with a choice: all that a rule can learn from. On held-out questions {reading} (won "
         f"{effect.won}, lost {effect.lost}, {effect.difference:+.1f} points, interval {effect.low:+.1f} to "
-        f"{effect.high:+.1f}, adjusted p {p_text(effect.p_adjusted)}); {time} (interval {_signed(step.seconds_low)} to "
-        f"{_signed(step.seconds_high)}). {power}"
+        f"{effect.high:+.1f}, adjusted p {p_text(effect.p_adjusted)}); {time} (interval {_signed(low)} to "
+        f"{_signed(high)}). {power}"
     )
 
 
@@ -226,8 +227,8 @@ def _gain_cells(e: Effect) -> list[object]:
     return [*map(Number, cells), VERDICTS[e.verdict]]
 
 
-def _signed(value: float) -> str:
-    return f"{'-' if value < 0 else '+'}{seconds(abs(value))}"
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{'-' if value < 0 else '+'}{seconds(abs(value))}"
 
 
 def _rate(value: float | None) -> str:

@@ -74,8 +74,10 @@ def test_sentences_follow_from_the_numbers() -> None:
     assert "not sure enough by" in calibration_view.calibration_sentence(shy)
     _, blind = reports(informative=False)
     assert "It is not shown that the confidence" in calibration_view.ranking_sentence(blind)
-    turned = ranked.model_copy(update={"aurc_low": 0.8, "aurc_high": 0.9})
+    turned = ranked.model_copy(update={"aurc": 0.9})
     assert "ranks wrong answers above right ones" in calibration_view.ranking_sentence(turned)
+    unsure = ranked.model_copy(update={"p_value": 0.05})
+    assert "It is not shown that the confidence" in calibration_view.ranking_sentence(unsure)
 
 
 def test_the_text_says_what_the_tables_say() -> None:

@@ -125,6 +125,10 @@ def _confidences(
     traces: Sequence[Answered], source: Source, rows: Sequence[tuple[str, float, bool]], unanswered: int
 ) -> Confidences:
     if not rows:
-        raise InputError(f"no question of '{traces[0].system}' has an answer", way_out="answer questions first")
+        raise InputError(
+            f"'{traces[0].system}' answered none of its questions with an option ({len(traces)} asked), so there is no "
+            "confidence",
+            way_out="`medvrag score --run RUN` tells why its replies could not be read",
+        )
     ids, confidence, right = zip(*rows, strict=True)
     return Confidences(traces[0].system, source, ids, np.array(confidence), np.array(right, dtype=bool), unanswered)

@@ -60,11 +60,14 @@ class CalibrationReport(Record):
     accuracy: float
     mean_confidence: float
     gap: float = Field(description="mean confidence minus accuracy; above zero the system is too sure")
-    gap_low: float = Field(description="bootstrap interval over questions")
+    gap_low: float = Field(description="bootstrap interval over questions; from Wilson's where all outcomes are equal")
     gap_high: float
     bins: tuple[ReliabilityBin, ...]
     ece: float = Field(description="mean distance of confidence and accuracy over bins of equal mass")
-    ece_low: float = Field(description="bootstrap interval in the same bins; resampling adds noise, so it lies high")
+    ece_low: float = Field(
+        description="bootstrap interval in the same bins, which lies high since resampling adds noise; from Wilson's "
+        "interval of the accuracy where all outcomes are equal"
+    )
     ece_high: float
     ece_by_chance: float = Field(description="mean ECE of simulated outcomes that are right as often as stated")
     ece_by_chance_high: float = Field(description="what 95% of these stay below (at confidence 0.95)")
@@ -88,6 +91,14 @@ def calibration_report(
     drawn = resampled_means(by_bin, samples=min(RESAMPLES, settings.bootstrap_samples), seed=settings.seed)
     gap_low, gap_high = percentile_interval(drawn.sum(axis=1), settings.confidence)
     ece_low, ece_high = percentile_interval(np.abs(drawn).sum(axis=1), settings.confidence)
+    if right.all() or not right.any():
+        # No resample has another outcome than these, which proves no certainty: the accuracy can lie anywhere in its
+        # Wilson interval.
+        bounds = np.array(wilson(int(right.sum()), given.n, confidence=settings.confidence))
+        said, share = np.bincount(place, weights=confidence) / np.bincount(place), np.bincount(place) / given.n
+        gap_low, gap_high = min(gap_low, said @ share - bounds[1]), max(gap_high, said @ share - bounds[0])
+        ece_low = min(ece_low, share @ np.abs(said - np.clip(said, *bounds)))
+        ece_high = max(ece_high, share @ np.abs(said - bounds[:, None]).max(axis=0))
     return CalibrationReport(
         system=given.system,
         source=given.source,

@@ -62,9 +62,14 @@ class SelectiveReport(Record):
     source: Source
     n: int
     aurc: float
-    aurc_low: float = Field(description="bootstrap interval over questions")
+    aurc_low: float = Field(
+        description="bootstrap interval over questions; Wilson's of the error rate where all outcomes are equal"
+    )
     aurc_high: float
     aurc_by_chance: float = Field(description="expected for a confidence that tells nothing: the error rate")
+    p_value: float = Field(
+        description="permutation test, two-sided: the confidence says nothing about which answers are right"
+    )
     aurc_best: float = Field(description="of an order with all right answers first")
     points: tuple[SelectivePoint, ...]
     target: float = Field(description="accuracy that the thresholds were chosen for")
@@ -91,15 +96,20 @@ def selective_report(
         raise InputError(f"target {target:g} is no accuracy", way_out="choose one above 0 and up to 1, such as 0.8")
     settings = settings or EvaluationSettings()
     half = folds_of(given.ids, 2)
+    found = aurc(given.confidence, given.right)
     low, high = percentile_interval(_resampled_aurc(given, settings), settings.confidence)
+    if given.right.all() or not given.right.any():
+        # Every order has the same errors, and so has every resample: what is unknown is the error rate.
+        low, high = wilson(int((~given.right).sum()), given.n, confidence=settings.confidence)
     return SelectiveReport(
         system=given.system,
         source=given.source,
         n=given.n,
-        aurc=aurc(given.confidence, given.right),
+        aurc=found,
         aurc_low=low,
         aurc_high=high,
         aurc_by_chance=float(1 - given.right.mean()),
+        p_value=_ranking_p_value(given, settings),
         aurc_best=aurc(given.right.astype(float), given.right),
         points=tuple(_point(given, share, settings) for share in COVERAGES),
         target=target,
@@ -119,10 +129,18 @@ def aurc(confidence: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
     >>> aurc(np.array([0.9, 0.8, 0.7]), np.array([True, True, False])) == (0 + 0 + 1 / 3) / 3
     True
     """
+    return float(_weights(confidence) @ ~right)
+
+
+def _weights(confidence: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What an error of each question adds to the AURC, shape (n,)."""
+    n = len(confidence)
     _, group, size = np.unique(-confidence, return_inverse=True, return_counts=True)
-    errors = np.bincount(group, weights=~right) / size
-    expected = np.cumsum(np.repeat(errors, size))
-    return float((expected / np.arange(1, len(right) + 1)).mean())
+    # An error at place j counts in the rates of all k >= j; equal confidences share the mean of their places.
+    by_place = np.cumsum(1 / np.arange(n, 0, -1))[::-1] / n
+    ends = np.cumsum(size)
+    sums = np.r_[0.0, np.cumsum(by_place)]
+    return np.asarray(((sums[ends] - sums[ends - size]) / size)[group], dtype=np.float64)
 
 
 def threshold_for(confidence: NDArray[np.float64], right: NDArray[np.bool_], target: float) -> float | None:
@@ -141,7 +159,8 @@ def threshold_for(confidence: NDArray[np.float64], right: NDArray[np.bool_], tar
 
 def _point(given: Confidences, share: float, settings: EvaluationSettings) -> SelectivePoint:
     ordered = np.sort(given.confidence)[::-1]
-    threshold = float(ordered[int(np.ceil(share * given.n)) - 1])
+    # Rounded first: 0.55 * 100 is a little more than 55 in floating point.
+    threshold = float(ordered[int(np.ceil(round(share * given.n, 9))) - 1])
     kept = given.confidence >= threshold
     n, correct = int(kept.sum()), int(given.right[kept].sum())
     low, high = wilson(correct, n, confidence=settings.confidence)
@@ -185,6 +204,17 @@ def _abstention(
         refused_correct=held,
         p_value=float(fisher_exact([[good, answered - good], [held, refused - held]]).pvalue),
     )
+
+
+def _ranking_p_value(given: Confidences, settings: EvaluationSettings) -> float:
+    rng = np.random.default_rng(settings.seed)
+    weights, wrong = _weights(given.confidence), ~given.right
+    # The mean over all orders is the error rate.
+    expected = float(wrong.mean())
+    seen = abs(float(weights @ wrong) - expected)
+    samples = min(RESAMPLES, settings.bootstrap_samples)
+    drawn = np.array([weights @ rng.permutation(wrong) for _ in range(samples)])
+    return float((1 + (np.abs(drawn - expected) >= seen - 1e-12).sum()) / (1 + samples))
 
 
 def _resampled_aurc(given: Confidences, settings: EvaluationSettings) -> NDArray[np.float64]:

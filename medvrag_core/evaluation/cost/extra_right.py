@@ -26,6 +26,8 @@ _BLOCK = 200
 class ExtraCost(Record):
     """One quantity, mean a question; differences are arm b minus arm a, with paired bootstrap intervals.
 
+    A single question shows no spread, and has no interval.
+
     ``per_extra`` is the cost of one extra right answer with its Fieller interval; null unless b is shown to be right
     more often.
     """
@@ -34,8 +36,8 @@ class ExtraCost(Record):
     mean_a: float
     mean_b: float
     difference: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     per_extra: float | None = None
     per_extra_low: float | None = None
     per_extra_high: float | None = None
@@ -117,7 +119,7 @@ def _rows(
         # Money is not a number where an arm has no prices.
         if not (a.any() or b.any()) or np.isnan(a + b).any():
             continue
-        low, high = percentile_interval(draws[:, place], confidence)
+        low, high = percentile_interval(draws[:, place], confidence) if len(a) > 1 else (None, None)
         ratio = fieller_interval(b - a, right, confidence) if right is not None else None
         rows.append(
             ExtraCost(

@@ -268,7 +268,9 @@ def paired(a: Arm, b: Arm, clusters: NDArray[np.intp] | None = None) -> Pairs:
         raise InputError(f"the arms answered different questions: {'; '.join(parts)}", way_out="run both on one file")
     for question_id, first, second in zip(a.ids, a.gold, b.gold, strict=True):
         if first != second:
-            raise InputError(f"gold answer of question '{question_id}' differs between the arms")
+            raise InputError(
+                f"gold answer of question '{question_id}' differs between the arms", way_out="run both on one file"
+            )
     if a.sets != b.sets:
         raise InputError("the arms have the same questions in different sets", way_out="run both on one file")
     names, of = np.unique(a.sets, return_inverse=True)

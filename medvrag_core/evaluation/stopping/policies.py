@@ -65,8 +65,8 @@ class PolicyStep(Record):
     contrast: Contrast
     extra_right: float = Field(description="right answers of b beyond those of a, per 1,000 questions")
     extra_seconds: float = Field(description="mean seconds a question of b beyond those of a")
-    seconds_low: float
-    seconds_high: float
+    seconds_low: float | None = Field(description="null for a single question, which shows no spread")
+    seconds_high: float | None
     right_per_second: float | None = Field(
         description="right answers that an extra second brings; null unless b is slower in every resample"
     )
@@ -141,18 +141,19 @@ def _gains(a: Policy, b: Policy) -> NDArray[np.float64]:
 
 
 def _step(found: Contrast, gains: NDArray[np.float64], draws: NDArray[np.float64], rules: Rules) -> PolicyStep:
+    several = len(gains) > 1
     tails = [rules.alpha / 2, 1 - rules.alpha / 2]
     seconds_low, seconds_high = np.quantile(draws[:, 1], tails)
     right, seconds = gains.mean(axis=0)
     # A rate whose denominator can be zero has no interval.
-    slower = bool((draws[:, 1] > 0).all()) and seconds > 0
+    slower = several and bool((draws[:, 1] > 0).all()) and seconds > 0
     rate = np.quantile(draws[:, 0] / draws[:, 1], tails) if slower else None
     return PolicyStep(
         contrast=found,
         extra_right=1000 * float(right),
         extra_seconds=float(seconds),
-        seconds_low=float(seconds_low),
-        seconds_high=float(seconds_high),
+        seconds_low=float(seconds_low) if several else None,
+        seconds_high=float(seconds_high) if several else None,
         right_per_second=float(right / seconds) if slower else None,
         rate_low=None if rate is None else float(rate[0]),
         rate_high=None if rate is None else float(rate[1]),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.calibration.confidence import Confidences
 from medvrag_core.evaluation.calibration.reliability import bin_ece, brier, calibration_report, equal_mass_bins
+from medvrag_core.evaluation.statistics.proportions import wilson
 from medvrag_core.settings import EvaluationSettings
 
 QUICK = EvaluationSettings(bootstrap_samples=300)
@@ -129,3 +130,13 @@ def test_the_order_of_questions_does_not_matter_where_nothing_is_drawn() -> None
 def test_no_bins_are_refused() -> None:
     with pytest.raises(InputError, match="one bin at least"):
         calibration_report(drawn(10, 0), QUICK, bins=0)
+
+
+@pytest.mark.parametrize(("n", "right"), [(1, True), (1, False), (10, True), (10, False)])
+def test_equal_outcomes_are_no_certainty(n: int, right: bool) -> None:
+    """No resample shows another outcome, so the interval must come from elsewhere."""
+    report = calibration_report(given_(np.linspace(0.6, 0.8, n), np.full(n, right)), QUICK)
+    low, high = wilson(n * right, n)
+    assert report.gap_low <= report.mean_confidence - high + 1e-12
+    assert report.gap_high >= report.mean_confidence - low - 1e-12
+    assert report.ece_low <= report.ece <= report.ece_high and report.ece_high - report.ece_low > 0.2

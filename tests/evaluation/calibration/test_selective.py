@@ -129,3 +129,29 @@ def test_a_confidence_that_tells_nothing_is_shown_as_such() -> None:
 def test_a_target_that_is_no_accuracy_is_refused() -> None:
     with pytest.raises(InputError, match="no accuracy"):
         selective_report(made(10, 0), QUICK, target=1.5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3).map(lambda k: k / 3), st.booleans()), min_size=2, max_size=6))
+def test_the_ranking_test_agrees_with_all_permutations(cases: list[tuple[float, bool]]) -> None:
+    confidence, right = arrays(cases)
+    ids = tuple(f"q{i}" for i in range(len(cases)))
+    many = EvaluationSettings(bootstrap_samples=2_000)
+    found = selective_report(Confidences("m", "vote_share", ids, confidence, right, 0), many)
+    away = [abs(aurc(confidence, np.array(order)) - (1 - right.mean())) for order in permutations(right)]
+    exact = np.mean([value >= abs(found.aurc - found.aurc_by_chance) - 1e-12 for value in away])
+    assert found.p_value == pytest.approx(exact, abs=0.06)
+
+
+@pytest.mark.parametrize("right", [True, False])
+@pytest.mark.parametrize("n", [1, 8])
+def test_equal_outcomes_leave_the_error_rate_open(right: bool, n: int) -> None:
+    ids = tuple(f"q{i}" for i in range(n))
+    found = selective_report(Confidences("m", "vote_share", ids, np.linspace(0.2, 0.9, n), np.full(n, right), 0), QUICK)
+    assert found.p_value == 1.0
+    assert found.aurc_low <= found.aurc <= found.aurc_high and found.aurc_high - found.aurc_low > 0.3
+
+
+def test_a_point_answers_no_more_than_it_must() -> None:
+    report = selective_report(made(100, 4), QUICK)
+    assert [p.n for p in report.points] == [5 * k for k in range(1, 21)]

@@ -15,6 +15,7 @@ from medvrag_core.evaluation.cost.extra_right import ExtraRight, extra_right, fi
 from medvrag_core.evaluation.cost.prices import PriceTable
 from medvrag_core.records import Trace
 from medvrag_core.settings import EvaluationSettings
+from medvrag_core.views.cost_view import difference
 
 MakeTrace = Callable[..., Trace]
 SETTINGS = EvaluationSettings(bootstrap_samples=500)
@@ -164,3 +165,9 @@ def test_money_needs_the_prices_of_both_arms(make_trace: MakeTrace) -> None:
     mixed = {"a": cost_report(arms["a"]), "b": priced["b"]}
     (found,) = extra_right(arms, mixed, {"": ("a", "b")}, SETTINGS, family="f")
     assert [row.quantity for row in found.rows] == ["seconds"]
+
+
+def test_one_question_shows_no_spread_of_cost(make_trace: MakeTrace) -> None:
+    row = compared(make_trace, [(False, 1.0)], [(True, 3.0)]).rows[0]
+    assert (row.difference, row.low, row.high, row.per_extra) == (2.0, None, None, None)
+    assert difference(row, "") == "2.0 s [–, –]"

@@ -76,6 +76,7 @@ def test_a_step_counts_what_the_extra_time_buys(make_trace: MakeTrace, cases: Ca
     assert effect.p_value == pytest.approx(mcnemar(won, lost))
     assert step.extra_right == pytest.approx(1000 * (won - lost) / len(cases))
     assert step.extra_seconds == pytest.approx(extra / len(cases))
+    assert step.seconds_low is not None and step.seconds_high is not None
     assert step.seconds_low <= step.extra_seconds + 1e-9 and step.extra_seconds <= step.seconds_high + 1e-9
     if step.right_per_second is not None:
         assert step.right_per_second == pytest.approx((won - lost) / extra)
@@ -102,3 +103,10 @@ def test_policies_of_different_questions_are_refused(make_trace: MakeTrace) -> N
     a, b = policy_of([make_trace("q1", system="a")]), policy_of([make_trace("q2", system="b")])
     with pytest.raises(InputError, match="different questions"):
         policy_steps([a, b], {"s": ("a", "b")}, QUICK, family="f")
+
+
+def test_one_question_shows_no_spread_of_time(make_trace: MakeTrace) -> None:
+    single, loop = (policy_of(traces) for traces in arms(make_trace, [(False, True, 3)]))
+    (step,) = policy_steps([single, loop], {"s": ("single", "medvrag")}, QUICK, family="f")
+    assert step.extra_seconds == pytest.approx(4)
+    assert (step.seconds_low, step.seconds_high, step.right_per_second, step.rate_low) == (None, None, None, None)
