@@ -42,7 +42,7 @@ def test_a_reply_without_shares_is_refused_with_a_way_out(make_trace: MakeTrace)
     for bad in ({"B": 1.0}, {"A": 1.5}, {"A": float("nan")}):
         with pytest.raises(InputError, match="'option_scores'"):
             stated_confidences([telling(make_trace("q1", "A"), **bad)])
-    with pytest.raises(InputError, match="'medvrag' answered none of its questions .* `medvrag score"):
+    with pytest.raises(InputError, match=r"'medvrag' answered none of its questions .* `medvrag score"):
         stated_confidences([make_trace("q1", None)])
 
 
