@@ -21,7 +21,7 @@ from medvrag_core.views.contrast_text import (
 )
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number
-from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, titled
+from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, interval_bars, titled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -83,13 +83,7 @@ def contrast_figure(contrasts: Sequence[Contrast], *, caption: str = "") -> go.F
                 ],
                 textposition="top center",
                 textfont={"size": 11},
-                error_x={
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [e.high - e.difference for _, e in mine],
-                    "arrayminus": [e.difference - e.low for _, e in mine],
-                    "color": color,
-                },
+                error_x=interval_bars([(e.low, e.difference, e.high) for _, e in mine], color),
                 customdata=[[e.low, e.high, e.n, VERDICTS[e.verdict]] for _, e in mine],
                 hovertemplate="%{x:+.2f} points [%{customdata[0]:+.2f}, %{customdata[1]:+.2f}]"
                 "<br>n = %{customdata[2]}, %{customdata[3]}<extra>%{fullData.name}</extra>",
@@ -140,13 +134,7 @@ def accuracy_by_arm(
                 for r in reports
             ],
             textposition="top center",
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [100 * (r.high - r.accuracy) for r in reports],
-                "arrayminus": [100 * (r.accuracy - r.low) for r in reports],
-                "color": BLUE,
-            },
+            error_x=interval_bars([(r.low, r.accuracy, r.high) for r in reports], BLUE, scale=100),
             customdata=[[100 * r.low, 100 * r.high, r.unparsed, r.errors] for r in reports],
             hovertemplate="%{y}<br>%{x:.1f}% [%{customdata[0]:.1f}, %{customdata[1]:.1f}]"
             "<br>unparsed %{customdata[2]}, errors %{customdata[3]}<extra></extra>",

@@ -15,7 +15,7 @@ from medvrag_core.evaluation.retrieval.metrics import RetrievalReport
 from medvrag_core.evaluation.stopping.rounds import PAPER_ROUNDS, RoundsRow
 from medvrag_core.records import Page
 from medvrag_core.views.markup import escape
-from medvrag_core.views.theme import BLUE, GRAY, ORANGE, PALETTE, titled
+from medvrag_core.views.theme import BLUE, GRAY, ORANGE, PALETTE, interval_bars, titled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -37,9 +37,7 @@ def rounds_distribution(rows: Sequence[RoundsRow], *, paper: bool = True, captio
     figure.add_trace(
         go.Scatter(x=x, y=[100 * r.accuracy for r in rows], mode="markers", showlegend=False,
                    marker={"size": 11, "color": BLUE},
-                   error_y={"type": "data", "symmetric": False, "color": BLUE,
-                            "array": [100 * (r.high - r.accuracy) for r in rows],
-                            "arrayminus": [100 * (r.accuracy - r.low) for r in rows]},
+                   error_y=interval_bars([(r.low, r.accuracy, r.high) for r in rows], BLUE, scale=100),
                    hovertemplate="%{x} round(s): %{y:.1f}% right<extra></extra>"),
         row=1, col=2,
     )  # fmt: skip
@@ -71,13 +69,7 @@ def latency_bars(rows: Sequence[LatencyRow], *, caption: str = "") -> go.Figure:
             mode="markers",
             name="this run: median, p10 to p90",
             marker={"size": 10, "color": BLUE},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [(r.p90 or 0) - (r.median or 0) for r in timed],
-                "arrayminus": [(r.median or 0) - (r.p10 or 0) for r in timed],
-                "color": BLUE,
-            },
+            error_x=interval_bars([(r.p10 or 0, r.median or 0, r.p90 or 0) for r in timed], BLUE),
             customdata=[r.n for r in timed],
             hovertemplate="%{y}<br>%{x:.4g} s (n = %{customdata})<extra></extra>",
         )

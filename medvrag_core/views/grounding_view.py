@@ -12,7 +12,7 @@ from medvrag_core.views.contrast_text import p_text
 from medvrag_core.views.error_view import DASH, share_text
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number
-from medvrag_core.views.theme import BLUE, GRAY, ORANGE, titled
+from medvrag_core.views.theme import BLUE, GRAY, ORANGE, interval_bars, titled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -67,13 +67,7 @@ def grounding_figure(report: GroundingReport, *, caption: str = "") -> go.Figure
             mode="markers",
             name=f"{title} ({row.answers})",
             marker={"size": 10, "color": color, "symbol": ("circle", "diamond")[place % 2]},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "color": color,
-                "array": [100 * (share.high - share.share) for share in shares],
-                "arrayminus": [100 * (share.share - share.low) for share in shares],
-            },
+            error_x=interval_bars([(share.low, share.share, share.high) for share in shares], color, scale=100),
             customdata=[[share.count, share.n] for share in shares],
             hovertemplate="%{customdata[0]} of %{customdata[1]}: %{x:.1f}%<extra>%{fullData.name}</extra>",
         )
@@ -128,13 +122,7 @@ def removal_figure(report: RemovalReport, *, caption: str = "") -> go.Figure:
             name=escape(row.arm),
             marker_color=color,
             customdata=[[share.count, share.n] for share in shares],
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": [100 * (share.high - share.share) for share in shares],
-                "arrayminus": [100 * (share.share - share.low) for share in shares],
-                "color": BLUE,
-            },
+            error_y=interval_bars([(share.low, share.share, share.high) for share in shares], BLUE, scale=100),
             hovertemplate="%{customdata[0]} of %{customdata[1]}: %{y:.1f}%<extra>%{fullData.name}</extra>",
         )
     figure.update_xaxes(

@@ -11,7 +11,7 @@ from medvrag_core.evaluation.retrieval.stages import Stage, StageRecall
 from medvrag_core.evaluation.statistics.means import Estimate
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number, seconds
-from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, titled
+from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, interval_bars, titled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -69,13 +69,7 @@ def stage_funnel(report: StageRecall, *, caption: str = "") -> go.Figure:
             name=name,
             mode="markers",
             marker={"size": 10, "color": color, "symbol": symbol},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [100 * (e.high - e.value) for e in found],
-                "arrayminus": [100 * (e.value - e.low) for e in found],
-                "color": color,
-            },
+            error_x=interval_bars([(e.low, e.value, e.high) for e in found], color, scale=100),
             customdata=[[names[place], 100 * e.low, 100 * e.high] for place, e in enumerate(found)],
             hovertemplate="%{customdata[0]}<br>%{x:.1f}% [%{customdata[1]:.1f}, %{customdata[2]:.1f}]<extra></extra>",
         )
@@ -122,13 +116,7 @@ def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str =
             marker={"size": 10, "symbol": "square", "color": BLUE},
             text=[f"{c.difference:+.3f}  (won {c.won}, lost {c.lost}, Holm p {_p_text(c.p_adjusted)})" for c in paired],
             textposition="top center",
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [c.high - c.difference for c in paired],
-                "arrayminus": [c.difference - c.low for c in paired],
-                "color": BLUE,
-            },
+            error_x=interval_bars([(c.low, c.difference, c.high) for c in paired], BLUE),
             customdata=[[c.low, c.high, c.n] for c in paired],
             hovertemplate="%{y}<br>%{x:+.3f} [%{customdata[0]:+.3f}, %{customdata[1]:+.3f}]"
             "<br>n = %{customdata[2]}<extra></extra>",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from medvrag_core.views.markup import escape
 
@@ -86,3 +87,19 @@ def titled(figure: go.Figure, title: str, caption: str = "", *, height: int = HE
         template=template(dark=dark), title={"text": escape(title), "subtitle": subtitle}, height=height
     )
     return figure
+
+
+def interval_bars(points: Sequence[tuple[float, float, float]], color: str, *, scale: float = 1) -> dict[str, Any]:
+    """Error bars as plotly wants them; a point is low end, the value that is drawn, and high end.
+
+    >>> bars = interval_bars([(0.5, 0.75, 1.0)], BLUE, scale=100)
+    >>> bars["arrayminus"], bars["array"]
+    ([25.0], [25.0])
+    """
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [scale * (high - value) for _, value, high in points],
+        "arrayminus": [scale * (value - low) for low, value, _ in points],
+        "color": color,
+    }
