@@ -24,6 +24,7 @@ _COLORS = {STOP: GRAY, GO: PURPLE, OWN: ORANGE, LEARNED: BLUE, HINDSIGHT: GREEN}
 def gains_table(gain: IterationGain, *, caption: str = "") -> HtmlTable:
     """What later rounds recover and lose against a forced single round, all together and by rounds used."""
     rows = [["all that iterated", *_gain_cells(gain.iterated)]] if gain.iterated else []
+    rows += [["all that iterated, mean over sets", *_gain_cells(gain.over_sets)]] if gain.over_sets else []
     rows += [[effect.name, *_gain_cells(effect)] for effect in gain.by_rounds]
     columns = [
         "questions with",
@@ -33,7 +34,7 @@ def gains_table(gain: IterationGain, *, caption: str = "") -> HtmlTable:
         "recovered / lost",
         "points",
         "interval",
-        "exact p",
+        "p",
         "adjusted p",
         "reading",
     ]
@@ -42,6 +43,7 @@ def gains_table(gain: IterationGain, *, caption: str = "") -> HtmlTable:
         f"{gain.answered_at_once} of {gain.n} questions were answered in round 1",
         f"on {gain.differing_at_once} of these the two arms differ",
         "exact McNemar tests; rows by rounds adjusted for one another (Holm)",
+        "the mean over sets by sign flips within sets" if gain.over_sets else "",
     ]
     return HtmlTable(columns, rows, caption="; ".join(filter(None, notes)))
 

@@ -55,15 +55,18 @@ CONTROLS = tuple(
 )
 
 
-def find_controls(names: str = "") -> tuple[Control, ...]:
-    """The comparisons of the arms named, separated by commas; all of them without a name.
+def find_controls(names: str = "", *, leave_out: str = "") -> tuple[Control, ...]:
+    """The comparisons of the arms named, separated by commas; all of them without a name; but for those to leave out.
+
+    An arm can be impossible: there is no forced single round where no question took two.
 
     Raises InputError that lists the arms there are.
     """
     known = dict.fromkeys(control.arm for control in CONTROLS)
-    wanted = [name.strip() for name in names.split(",") if name.strip()] or list(known)
-    if unknown := [name for name in wanted if name not in known]:
+    asked, without = ([name.strip() for name in text.split(",") if name.strip()] for text in (names, leave_out))
+    if unknown := [name for name in (*asked, *without) if name not in known]:
         raise InputError(f"'{unknown[0]}' is no control arm", way_out=f"choose among {', '.join(known)}")
+    wanted = set(asked or known) - set(without)
     return tuple(control for control in CONTROLS if control.arm in wanted)
 
 

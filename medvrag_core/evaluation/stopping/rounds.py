@@ -43,6 +43,9 @@ class IterationGain(Record):
     answered_at_once: int = Field(description="questions that the iterating arm answered in round 1")
     differing_at_once: int = Field(description="of these, right in one arm alone; 0 where nothing is sampled")
     iterated: Effect | None = Field(description="iterating over single round on all others; null where there are none")
+    over_sets: Effect | None = Field(
+        None, description="the same as the mean over sets of questions; null where these questions are of one set"
+    )
     by_rounds: tuple[Effect, ...] = Field(description="the same by rounds used; p-values adjusted for one another")
 
 
@@ -82,6 +85,7 @@ def iteration_gain(single: Sequence[Trace], iterating: Sequence[Trace], rules: R
     later = {i: f"{count} rounds" for i, count in used.items() if count > 1}
     at_once = [i not in later for i in after.ids]
     overall: Effect | None = None
+    over_sets: Effect | None = None
     by_rounds: tuple[Effect, ...] = ()
     if later:
         chosen = [[t for t in traces if t.question.id in later] for traces in (single, iterating)]
@@ -90,10 +94,13 @@ def iteration_gain(single: Sequence[Trace], iterating: Sequence[Trace], rules: R
             for rule in (one_set, set_by_mapping(later))
         )
         overall, by_rounds = whole.sets[0], split.sets
+        by_sets = contrast(arm_of([chosen[0]]), arm_of([chosen[1]]), rules)
+        over_sets = by_sets.estimates[0] if len(by_sets.sets) > 1 else None
     return IterationGain(
         n=len(used),
         answered_at_once=sum(at_once),
         differing_at_once=int((before.right[0] != after.right[0])[at_once].sum()),
         iterated=overall,
+        over_sets=over_sets,
         by_rounds=by_rounds,
     )

@@ -41,6 +41,10 @@ def test_arms_are_chosen_by_name() -> None:
     assert {c.arm for c in find_controls(" blank_pages, plain_history ")} == {"blank_pages", "plain_history"}
     with pytest.raises(InputError, match=r"'medrag' is no control arm; choose among summaries_only"):
         find_controls("medrag")
+    rest = find_controls(leave_out="single_on_iterated, blank_pages")
+    assert {c.arm for c in CONTROLS} - {c.arm for c in rest} == {"single_on_iterated", "blank_pages"}
+    with pytest.raises(InputError, match="'single' is no control arm"):
+        find_controls(leave_out="single")
     needed = arms_of(find_controls("cited_removed"))
     assert needed[0] == "medvrag" and set(needed) == {"medvrag", "cited_removed", "uncited_removed"}
 

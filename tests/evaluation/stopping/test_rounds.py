@@ -12,6 +12,7 @@ from medvrag_core.evaluation.statistics.contrasts import Rules
 from medvrag_core.evaluation.statistics.proportions import holm, mcnemar
 from medvrag_core.evaluation.stopping.rounds import iteration_gain, rounds_report
 from medvrag_core.records import Trace
+from medvrag_core.views.stopping_view import gains_table
 
 MakeTrace = Callable[..., Trace]
 ROUND = ((), (), ())
@@ -55,3 +56,22 @@ def test_gains_are_exact_tests_on_the_questions_that_iterated(
 def test_a_gain_over_other_questions_is_refused(make_trace: MakeTrace) -> None:
     with pytest.raises(InputError, match="different questions"):
         iteration_gain([make_trace("q1", system="single")], [make_trace("q2", rounds=[ROUND] * 2)])
+
+
+def test_of_several_sets_both_means_of_the_gain_are_told(make_trace: MakeTrace) -> None:
+    """One question of one set is recovered; of three of another, none."""
+
+    def asked(system: str, labels: str, rounds: int) -> list[Trace]:
+        made = [make_trace(f"q{k}", label, system=system, rounds=[ROUND] * rounds) for k, label in enumerate(labels)]
+        return [
+            t.model_copy(update={"question": t.question.model_copy(update={"dataset": "one" if k == 0 else "three"})})
+            for k, t in enumerate(made)
+        ]
+
+    quick = Rules(resamples=50, permutations=50)
+    gain = iteration_gain(asked("single", "BABB", 1), asked("medvrag", "AABB", 2), quick)
+    assert gain.iterated is not None and gain.iterated.difference == pytest.approx(25)
+    assert gain.over_sets is not None and gain.over_sets.difference == pytest.approx(50)
+    rows = gains_table(gain).rows
+    assert [row[0] for row in rows] == ["all that iterated", "all that iterated, mean over sets", "2 rounds"]
+    assert "+50.0" in rows[1] and "sign flips" in gains_table(gain).caption
