@@ -9,7 +9,7 @@ from medvrag_core.evaluation.audit.grim import GrimCell
 from medvrag_core.evaluation.audit.report import PaperAudit, TableAudit
 from medvrag_core.evaluation.audit.rounded import signed
 from medvrag_core.evaluation.audit.significance import ALPHA, PLAUSIBLE, StepTest
-from medvrag_core.views.audit_view import p_text
+from medvrag_core.views.tables import p_text
 from medvrag_core.views.trace_text import plain
 
 

@@ -11,7 +11,7 @@ from medvrag_core.evaluation.audit.grim import GrimCell
 from medvrag_core.evaluation.audit.rounded import signed
 from medvrag_core.evaluation.audit.significance import ALPHA, PLAUSIBLE, StepTest
 from medvrag_core.views.markup import escape
-from medvrag_core.views.tables import HtmlTable, Number
+from medvrag_core.views.tables import HtmlTable, Number, p_text
 from medvrag_core.views.theme import BLUE, GRAY, ORANGE, PALETTE, ROW_HEIGHT, titled
 
 if TYPE_CHECKING:
@@ -158,11 +158,6 @@ def significance_figure(tests: Sequence[StepTest], *, caption: str = "") -> go.F
     titled(figure, "How sure could each step be?", caption, height=480)
     # The titles of the panels stand under the subtitle.
     return figure.update_layout(margin={"t": 116})
-
-
-def p_text(value: float | None) -> str:
-    """A p-value with three decimals; a dash where there is none."""
-    return DASH if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _counts(cell: GrimCell | None) -> str:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from medvrag_core.evaluation.calibration.reliability import CalibrationReport
 from medvrag_core.evaluation.calibration.selective import Abstention, SelectiveReport
-from medvrag_core.views.contrast_text import p_text
 from medvrag_core.views.markup import escape
-from medvrag_core.views.tables import HtmlTable, Number
+from medvrag_core.views.tables import HtmlTable, Number, p_text
 from medvrag_core.views.theme import GRAY, PALETTE, titled
 from medvrag_core.views.trace_text import plain
 
@@ -127,7 +126,7 @@ def abstention_table(report: SelectiveReport, *, caption: str = "") -> HtmlTable
                 Number("–" if found.accuracy is None else f"{found.accuracy:.1%}"),
                 Number(interval),
                 Number(f"{found.refused_correct} of {refused}"),
-                Number(p_text(found.p_value) if found.p_value is not None else "–"),
+                Number(p_text(found.p_value)),
             ]
         )
     columns = [

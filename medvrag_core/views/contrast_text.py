@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from medvrag_core.evaluation.statistics.contrasts import Contrast, Effect, Verdict
 from medvrag_core.evaluation.statistics.near_duplicates import StemClusters
 from medvrag_core.evaluation.statistics.power import FlipRate, PowerPlan
+from medvrag_core.views.tables import p_text
 from medvrag_core.views.trace_text import plain
 
 VERDICTS: dict[Verdict, str] = {
@@ -145,11 +146,6 @@ def _row(name: str, e: Effect) -> str:
 
 def _name(e: Effect, found: Contrast) -> str:
     return _NAMES.get(e.name, e.name) if len(found.sets) > 1 else "all questions"
-
-
-def p_text(p: float) -> str:
-    """A p-value with four decimals, never 0."""
-    return "<.0001" if p < 1e-4 else f"{p:.4f}"
 
 
 def tests_text(found: Contrast) -> str:

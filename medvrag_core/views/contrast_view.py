@@ -14,13 +14,12 @@ from medvrag_core.views.contrast_text import (
     VERDICTS,
     disagreement_text,
     means,
-    p_text,
     readings,
     stems_text,
     tests_text,
 )
 from medvrag_core.views.markup import escape
-from medvrag_core.views.tables import HtmlTable, Number
+from medvrag_core.views.tables import HtmlTable, Number, p_text
 from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, interval_bars, titled
 
 if TYPE_CHECKING:

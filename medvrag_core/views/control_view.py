@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from medvrag_core.evaluation.statistics.controls import Control, ControlResult
-from medvrag_core.views.contrast_text import MEAN_OVER, ONE_SET, VERDICTS, disagreement_text, means, p_text, tests_text
+from medvrag_core.views.contrast_text import MEAN_OVER, ONE_SET, VERDICTS, disagreement_text, means, tests_text
 from medvrag_core.views.contrast_view import contrast_figure
 from medvrag_core.views.error_view import share_text
-from medvrag_core.views.tables import HtmlTable, Number
+from medvrag_core.views.tables import HtmlTable, Number, p_text
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -9,7 +9,7 @@ from medvrag_core.evaluation.cost.bill import STAGES, CostReport, CostRow
 from medvrag_core.evaluation.cost.extra_right import ExtraCost, ExtraRight
 from medvrag_core.evaluation.stopping.rounds import PAPER_ROUNDS, RoundsRow
 from medvrag_core.views.markup import escape
-from medvrag_core.views.tables import HtmlTable, Number, seconds
+from medvrag_core.views.tables import HtmlTable, Number, p_text, seconds
 from medvrag_core.views.theme import BLUE, ROW_HEIGHT, VERMILION, titled
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def extra_right_table(found: Sequence[ExtraRight], *, unit: str = "", caption: s
             Number(str(extra.right.n)),
             Number(f"{extra.right.won} / {extra.right.lost}"),
             Number(f"{extra.right.difference:+.1f} [{extra.right.low:+.1f}, {extra.right.high:+.1f}]"),
-            Number(_p(extra.right.p_adjusted)),
+            Number(p_text(extra.right.p_adjusted)),
             SHOWN[extra.shown],
             QUANTITY_LABELS[row.quantity],
             Number(difference(row, unit)),
@@ -141,7 +141,7 @@ def over_sets_text(extra: ExtraRight) -> str:
         return ""
     return (
         f"mean over sets, {extra.b} over {extra.a}: {e.difference:+.1f} points [{e.low:+.1f}, {e.high:+.1f}], "
-        f"adjusted p {_p(e.p_adjusted)}"
+        f"adjusted p {p_text(e.p_adjusted)}"
     )
 
 
@@ -203,7 +203,3 @@ def stage_times(report: CostReport, *, caption: str = "") -> go.Figure:
 
 def _accuracy(row: RoundsRow | None) -> str:
     return "–" if row is None else f"{100 * row.accuracy:.1f}% [{100 * row.low:.1f}%, {100 * row.high:.1f}%]"
-
-
-def _p(value: float) -> str:
-    return "<0.001" if value < 0.001 else f"{value:.3f}"

@@ -8,10 +8,9 @@ from medvrag_core.evaluation.audit.paper import load_paper
 from medvrag_core.evaluation.errors.grounding import GroundingReport, Group
 from medvrag_core.evaluation.errors.removal import FLIPS, TO_WRONG, RemovalReport, RemovalRow
 from medvrag_core.evaluation.statistics.shares import Ratio, Share
-from medvrag_core.views.contrast_text import p_text
 from medvrag_core.views.error_view import DASH, share_text
 from medvrag_core.views.markup import escape
-from medvrag_core.views.tables import HtmlTable, Number
+from medvrag_core.views.tables import HtmlTable, Number, p_text
 from medvrag_core.views.theme import BLUE, GRAY, ORANGE, interval_bars, titled
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from medvrag_core.evaluation.retrieval.paired import PairedRetrieval
 from medvrag_core.evaluation.retrieval.stages import Stage, StageRecall
 from medvrag_core.evaluation.statistics.means import Estimate
 from medvrag_core.views.markup import escape
-from medvrag_core.views.tables import HtmlTable, Number, seconds
+from medvrag_core.views.tables import HtmlTable, Number, p_text, seconds
 from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, interval_bars, titled
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def paired_retrieval_table(paired: Sequence[PairedRetrieval], *, caption: str = 
             Number(f"{c.won} / {c.lost}"),
             Number(f"{c.difference:+.3f}"),
             Number(f"[{c.low:+.3f}, {c.high:+.3f}]"),
-            Number(p_value(c.p_value)),
-            Number(p_value(c.p_adjusted)),
+            Number(p_text(c.p_value)),
+            Number(p_text(c.p_adjusted)),
         ]
         for c in paired
     ]
@@ -114,7 +114,10 @@ def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str =
             y=[f"{escape(c.b)} over {escape(c.a)}<br>{escape(c.metric)}" for c in paired],
             mode="markers+text",
             marker={"size": 10, "symbol": "square", "color": BLUE},
-            text=[f"{c.difference:+.3f}  (won {c.won}, lost {c.lost}, Holm p {_p_text(c.p_adjusted)})" for c in paired],
+            text=[
+                f"{c.difference:+.3f}  (won {c.won}, lost {c.lost}, Holm p {escape(p_text(c.p_adjusted))})"
+                for c in paired
+            ],
             textposition="top center",
             error_x=interval_bars([(c.low, c.difference, c.high) for c in paired], BLUE),
             customdata=[[c.low, c.high, c.n] for c in paired],
@@ -152,19 +155,6 @@ def overlap_table(found: ExactOverlap, *, caption: str = "") -> HtmlTable:
     ]
     columns = ["shortlist", "first k", "found of exact search", "same order", "time", ""]
     return HtmlTable(columns, rows, caption="; ".join(filter(None, parts)))
-
-
-def p_value(value: float) -> str:
-    """A p-value as it is printed.
-
-    >>> p_value(0.00004), p_value(0.0412)
-    ('<0.001', '0.041')
-    """
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _p_text(value: float) -> str:
-    return escape(p_value(value)) if value < 0.001 else f"= {p_value(value)}"
 
 
 def estimate_cell(found: Estimate | None) -> Number:

@@ -10,9 +10,9 @@ from medvrag_core.evaluation.stopping.choices import GO, OWN, STOP
 from medvrag_core.evaluation.stopping.policies import PolicyRow, PolicyStep
 from medvrag_core.evaluation.stopping.rounds import IterationGain
 from medvrag_core.evaluation.stopping.rule import HINDSIGHT, LEARNED, FeatureWeight, StopRuleReport
-from medvrag_core.views.contrast_text import MEAN_OVER, VERDICTS, means, p_text
+from medvrag_core.views.contrast_text import MEAN_OVER, VERDICTS, means
 from medvrag_core.views.markup import escape
-from medvrag_core.views.tables import HtmlTable, Number, seconds
+from medvrag_core.views.tables import HtmlTable, Number, p_text, seconds
 from medvrag_core.views.theme import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION, titled
 
 if TYPE_CHECKING:

@@ -114,6 +114,15 @@ def seconds(value: float | None) -> str:
     return f"{1000 * value:.3g} ms" if value < 1 else f"{value:.1f} s"
 
 
+def p_text(value: float | None) -> str:
+    """A p-value with four decimals, never 0; a dash where there is none.
+
+    >>> p_text(0.00004), p_text(0.0412), p_text(None)
+    ('<.0001', '0.0412', '–')
+    """
+    return "–" if value is None else "<.0001" if value < 1e-4 else f"{value:.4f}"
+
+
 def _cell(value: object) -> str:
     if isinstance(value, Number | int | float):
         return f'<td style="text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap">{escape(value)}</td>'

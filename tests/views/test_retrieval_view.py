@@ -69,11 +69,11 @@ def recall(**more: object) -> StageRecall:
 
 def test_no_comparison_is_shown_without_counts_interval_and_adjusted_p() -> None:
     html = view.paired_retrieval_table([PAIR]).html
-    for shown in ("103", "25 / 18", "+0.017", "[-0.019, +0.052]", "0.376", "&lt;0.001", "&lt;stage1&gt;", "Holm p"):
+    for shown in ("103", "25 / 18", "+0.017", "[-0.019, +0.052]", "0.376", "0.0004", "&lt;stage1&gt;", "Holm p"):
         assert shown in html
     figure = view.paired_retrieval_figure([PAIR])
     text = figure.data[0].text[0]
-    assert "won 25, lost 18" in text and "&lt;0.001" in text
+    assert "won 25, lost 18" in text and "0.0004" in text
     assert figure.data[0].y[0].startswith("bm25 over &lt;stage1&gt;")
     assert figure.data[0].error_x.array[0] == pytest.approx(0.035)
     assert "103 questions" in figure.layout.xaxis.title.text
