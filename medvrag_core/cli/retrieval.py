@@ -88,9 +88,9 @@ def judge(
     endings, _ = read_asked_endings(workspace, system, made_by=run_first(system))
     questions = [ending.question for ending in endings]
     resolved = profile_for(workspace, profile, set_)
-    if not resolved.judge_model.model:
+    if not (resolved.judge_model.model and resolved.judge_model.base_url):
         raise InputError(
-            f"profile '{resolved.name}' names no judge",
+            f"profile '{resolved.name}' does not name a judge and its address",
             way_out="give --set judge_model.model=NAME --set judge_model.base_url=URL, or --profile with one",
         )
     with only_writer(run_):

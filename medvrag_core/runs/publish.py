@@ -9,14 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from medvrag_core.errors import InputError
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; on success it is synced and renamed to ``path``.
 
-    If the body raises, nothing appears at ``path`` and the temporary file is removed.
+    If the body raises, nothing appears at ``path`` and the temporary file is removed. Raises InputError when ``path``
+    is a folder, or its folder cannot be made.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder", way_out="give the name of a file to write")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})", way_out="choose another place") from None
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield temporary

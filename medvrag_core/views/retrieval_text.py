@@ -10,7 +10,7 @@ from medvrag_core.evaluation.labels.judge import JudgeReport
 from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap
 from medvrag_core.evaluation.retrieval.report import StageReport
 from medvrag_core.evaluation.statistics.means import Estimate
-from medvrag_core.views.retrieval_view import STAGE_LABELS
+from medvrag_core.views.retrieval_view import CHUNKS_COUNT, STAGE_LABELS
 from medvrag_core.views.tables import seconds
 from medvrag_core.views.trace_text import plain
 
@@ -30,6 +30,8 @@ def stage_report_text(report: StageReport) -> str:
     lines += [
         f"  {STAGE_LABELS[r.stage]:24}nDCG@10 {_estimate(r.ndcg_at_10)}, MRR {_estimate(r.mrr)}" for r in found.ranks
     ]
+    if found.chunks:
+        lines.append(f"  {CHUNKS_COUNT}")
     fates = ", ".join(f"{row.fate.replace('_', ' ')} {row.count}" for row in lost.rows)
     lines.append(f"filter: {lost.candidates} of {lost.gold} gold pages came in; {fates}")
     lines += [

@@ -23,6 +23,10 @@ STAGE_LABELS: dict[Stage, str] = {
 }
 
 
+CHUNKS_COUNT = "a chunk counts for the page with most of its words and for no other, so recall errs on the low side"
+"""Said beside numbers of arms that rank text chunks."""
+
+
 def stage_recall_table(report: StageRecall, *, caption: str = "") -> HtmlTable:
     """Recall by stage and depth with intervals; how high a stage ranks gold pages stands in its last row."""
     ranks = {rank.stage: rank for rank in report.ranks}
@@ -48,6 +52,7 @@ def stage_recall_table(report: StageRecall, *, caption: str = "") -> HtmlTable:
         f"{report.questions} questions with {report.gold_pages} relevant pages",
         f"{report.unranked} without any ranking count as 0",
         f"{report.confidence:.0%} bootstrap intervals over questions",
+        CHUNKS_COUNT if report.chunks else "",
     ]
     return HtmlTable(columns, rows, caption="; ".join(filter(None, parts)))
 

@@ -28,6 +28,15 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> Non
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
+def test_a_place_where_no_file_can_stand_is_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a folder; give the name of a file"):
+        write_text(tmp_path, "x")
+    write_text(tmp_path / "file", "x")
+    with pytest.raises(InputError, match=r"b\.txt: cannot be written .*; choose another place"):
+        write_text(tmp_path / "file" / "a" / "b.txt", "x")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "f"
     with pytest.raises(RuntimeError), whole_folder(path) as fresh:

@@ -123,10 +123,16 @@ def test_the_report_reads_well_in_a_terminal() -> None:
     )
     labels = [RelevanceLabel(question_id="q", page_id="a#p1", rater="r", label="relevant")]
     told = stage_report_text(stage_report([trace], Profile(name="p"), labels=labels, cuts=(1,)))
+    assert view.CHUNKS_COUNT not in told
     assert "\x1b" not in told
     assert "1 questions with 1 relevant pages" in told
     assert "0% of these pages labeled" in told and "100% of these pages labeled" in told
     assert "filter: 1 of 1 gold pages came in; kept 1" in told
+    hits = tuple(Hit(page_id=f"a#p{n}#c{n}", score=1.0, rank=n) for n in (1, 2))
+    round_ = trace.rounds[0].model_copy(update={"stage1": hits})
+    chunks = stage_report([trace.model_copy(update={"rounds": (round_,)})], Profile(name="p"))
+    assert view.CHUNKS_COUNT in stage_report_text(chunks)
+    assert view.CHUNKS_COUNT in view.stage_recall_table(chunks.recall).html
 
 
 def test_a_shortlist_that_proves_nothing_says_so() -> None:

@@ -43,11 +43,17 @@ def load_sets(names: Sequence[str], data: Path, *, any_size: bool = False) -> li
 
     Raises
     ------
-    InputError : a set is unknown or has another size, a file is missing or unusable, or two sets share an id
+    InputError : a set is unknown, named twice or of another size, a file is missing or unusable, or sets share an id
     """
     for name in names:
         if name not in SIZES:
             raise InputError(f"'{name}' is no question set", way_out=f"choose of {', '.join(SIZES)}")
+        if names.count(name) > 1:
+            raise InputError(f"'{name}' is named twice", way_out="name each set once")
+    if not data.exists():
+        raise InputError(
+            f"{data}: no such file or folder", way_out="get the sets with `medvrag benchmarks fetch` first"
+        )
     mirage = read_mirage(data) if data.is_file() else None
     questions: list[Question] = []
     owner: dict[str, str] = {}

@@ -62,6 +62,9 @@ class StageRecall(Record):
     without_gold: int = Field(description="questions that say nothing about retrieval, left out")
     unranked: int = Field(description="questions with a gold page that ended before anything was retrieved")
     gold_pages: int
+    chunks: bool = Field(
+        False, description="text chunks were ranked; one counts for the page with most of its words and for no other"
+    )
     confidence: float
     rows: tuple[StageRow, ...]
     ranks: tuple[StageRank, ...] = Field(description="empty where several rounds are taken together")
@@ -105,7 +108,9 @@ def stage_recall(
 
     Notes
     -----
-    Chunks stand for their page, once, at their best place.
+    Chunks stand for the page that their id names, once, at their best place. The few words that a chunk may have of a
+    next page do not count as that page, here as in the error classes, which go by the same ids; so recall of a text
+    arm errs on the low side. A trace does not hold the other pages of a chunk.
     """
     count = StageCount(depths, rounds, labels)
     for trace in traces:
@@ -134,6 +139,7 @@ class StageCount:
         self._passed: Counter[tuple[Stage, int]] = Counter()
         self._judged: Counter[tuple[Stage, int]] = Counter()
         self._unranked = 0
+        self._chunks = False
         self._searched = False
 
     def add(self, trace: Trace) -> None:
@@ -141,6 +147,7 @@ class StageCount:
         question = trace.question
         self._heads.append(trace.model_copy(update={"rounds": ()}))
         self._searched |= any(round_.stage1 for round_ in trace.rounds)
+        self._chunks |= any(page_of(hit.page_id) != hit.page_id for round_ in trace.rounds for hit in round_.stage1[:1])
         if not question.gold_pages:
             return
         looked = looked_at(trace, self._rounds)
@@ -179,6 +186,7 @@ class StageCount:
             without_gold=len(self._heads) - len(self._gold),
             unranked=self._unranked,
             gold_pages=sum(map(len, self._gold.values())),
+            chunks=self._chunks,
             confidence=settings.confidence,
             rows=tuple(rows),
             ranks=tuple(ranks),

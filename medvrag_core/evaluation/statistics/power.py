@@ -60,7 +60,9 @@ def discordance_of_seeds(discordance: float, flips: float, seeds: int) -> float:
     >>> round(discordance_of_seeds(0.11, 0.055, 5), 3)
     0.066
     """
-    if not 0 <= flips <= discordance <= 1:
+    if not 0 <= discordance <= 1:
+        raise InputError(f"a discordance of {discordance} is no share of questions", way_out="give one as in 0.10")
+    if not 0 <= flips <= discordance:
         raise InputError(
             f"a flip rate of {flips:.1%} does not fit a discordance of {discordance:.1%}",
             way_out="two arms differ at least as often as two runs of one arm",
@@ -90,7 +92,10 @@ def power_of(difference: float, n: float, discordance: float, *, alpha: float = 
 
     delta = abs(difference) / 100
     if not 0 < delta <= discordance <= 1 or n <= 0:
-        raise InputError(f"a difference of {difference} points cannot come from a discordance of {discordance:.1%}")
+        raise InputError(
+            f"a difference of {difference} points cannot come from a discordance of {discordance:.1%}",
+            way_out="give points above 0, and no more than the arms differ",
+        )
     return float(
         normal_power_het(
             delta,

@@ -123,6 +123,10 @@ def test_a_missing_file_names_the_command_that_gets_it(tmp_path: Path) -> None:
         load_sets(["pubmedqa_abstract"], tmp_path)
     with pytest.raises(InputError, match=r"'medmqca' is no question set; choose of medqa, medmcqa"):
         load_sets(["medmqca"], tmp_path)
+    with pytest.raises(InputError, match="'medqa' is named twice"):
+        load_sets(["medqa", "medmcqa", "medqa"], tmp_path)
+    with pytest.raises(InputError, match=r"none\.json: no such file or folder; get the sets with `medvrag bench"):
+        load_sets(["medqa"], tmp_path / "none.json")
 
 
 def test_a_set_without_a_question_is_no_set(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def test_flip_rate_averages_pairs_of_runs() -> None:
         {"sets": {"s": 0}},
         {"difference": 20.0},
         {"flips": 0.2},
+        {"discordances": [1.2]},
         {"target": 1.0},
         {"alpha": 0.0},
         {"seeds": 0},
