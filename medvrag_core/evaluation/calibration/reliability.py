@@ -12,7 +12,7 @@ from pydantic import Field
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.calibration.confidence import Confidences, Source
-from medvrag_core.evaluation.cost.extra_right import resampled_means
+from medvrag_core.evaluation.statistics.means import resampled_means
 from medvrag_core.evaluation.statistics.proportions import wilson
 from medvrag_core.evaluation.statistics.resampling import percentile_interval
 from medvrag_core.records import Record

@@ -14,13 +14,12 @@ from medvrag_core.evaluation.cost.bill import QUANTITIES, CostReport
 from medvrag_core.evaluation.endings import Answered
 from medvrag_core.evaluation.scoring import score
 from medvrag_core.evaluation.statistics.contrasts import Effect, compare_arms
+from medvrag_core.evaluation.statistics.means import resampled_means
 from medvrag_core.evaluation.statistics.resampling import percentile_interval
 from medvrag_core.records import Record
 from medvrag_core.settings import EvaluationSettings
 
 Shown = Literal["more right", "fewer right", "not shown"]
-_BLOCK = 200
-"""Resamples that are drawn at one time; bounds the memory."""
 
 
 class ExtraCost(Record):
@@ -164,19 +163,6 @@ def fieller_interval(
         return None
     spread = float(np.sqrt(max(0.0, half * half - square * constant)))
     return float((half - spread) / square), float((half + spread) / square)
-
-
-def resampled_means(values: NDArray[np.float64], *, samples: int, seed: int) -> NDArray[np.float64]:
-    """Column means of resampled rows, shape (samples, columns); rows are questions, so columns stay together."""
-    rng = np.random.default_rng(seed)
-    n = len(values)
-    means = np.empty((samples, values.shape[1]))
-    for start in range(0, samples, _BLOCK):
-        rows = min(_BLOCK, samples - start)
-        drawn = rng.integers(n, size=(rows, n)) + n * np.arange(rows)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n)
-        means[start : start + rows] = counts @ values / n
-    return means
 
 
 def _shown(effect: Effect, right: NDArray[np.float64], confidence: float) -> Shown:

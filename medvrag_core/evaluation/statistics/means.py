@@ -13,6 +13,8 @@ from medvrag_core.records import Record
 from medvrag_core.settings import EvaluationSettings
 
 _SAME = 1e-12
+_BLOCK = 200
+"""Resamples that are drawn at one time; bounds the memory."""
 
 
 class Estimate(Record):
@@ -87,3 +89,20 @@ def resampled_sums(counts: NDArray[np.float64], settings: EvaluationSettings) ->
     rng = np.random.default_rng(settings.seed)
     drawn = rng.multinomial(len(counts), times / len(counts), size=settings.bootstrap_samples)
     return np.asarray(drawn @ rows, dtype=np.float64)
+
+
+def resampled_means(values: NDArray[np.float64], *, samples: int, seed: int) -> NDArray[np.float64]:
+    """Column means of rows drawn with replacement, shape (samples, columns); rows are questions.
+
+    For values that nearly all differ, such as seconds; counts go faster through :func:`resampled_sums`. The columns of
+    a question are drawn together.
+    """
+    rng = np.random.default_rng(seed)
+    n = len(values)
+    means = np.empty((samples, values.shape[1]))
+    for start in range(0, samples, _BLOCK):
+        rows = min(_BLOCK, samples - start)
+        drawn = rng.integers(n, size=(rows, n)) + n * np.arange(rows)[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n)
+        means[start : start + rows] = counts @ values / n
+    return means

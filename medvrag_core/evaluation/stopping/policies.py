@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from medvrag_core.evaluation.cost.extra_right import resampled_means
 from medvrag_core.evaluation.statistics.contrasts import Contrast, Rules, contrast_family
 from medvrag_core.evaluation.statistics.estimands import Arm, arm_of
+from medvrag_core.evaluation.statistics.means import resampled_means
 from medvrag_core.evaluation.statistics.proportions import wilson
 from medvrag_core.records import Record, Trace
 

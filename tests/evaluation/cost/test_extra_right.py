@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.cost.bill import cost_report
-from medvrag_core.evaluation.cost.extra_right import ExtraRight, extra_right, fieller_interval, resampled_means
+from medvrag_core.evaluation.cost.extra_right import ExtraRight, extra_right, fieller_interval
 from medvrag_core.evaluation.cost.prices import PriceTable
 from medvrag_core.records import Trace
 from medvrag_core.settings import EvaluationSettings
@@ -55,25 +55,6 @@ def test_fieller_is_the_set_of_ratios_that_a_t_test_accepts(seed: int, n: int, s
                           (low - width / 50, False), (high + width / 50, False)):  # fmt: skip
         assert (ttest_1samp(costs - ratio * right, 0).pvalue >= 0.05) == inside
     assert low <= costs.mean() / right.mean() <= high
-
-
-@given(seeds)
-@settings(deadline=None, max_examples=10)
-def test_resampled_means_are_those_of_drawn_rows(seed: int) -> None:
-    """Columns move together, means stay within the data, and mean and spread are those of the bootstrap."""
-    values = np.random.default_rng(seed).normal(size=(40, 2))
-    values = np.column_stack([values, values[:, 0] * 2])
-    draws = resampled_means(values, samples=3_000, seed=seed)
-    assert draws.shape == (3_000, 3)
-    assert draws[:, 2] == pytest.approx(2 * draws[:, 0])
-    error = values.std(axis=0) / np.sqrt(40)
-    assert (np.abs(draws.mean(axis=0) - values.mean(axis=0)) < 5 * error / np.sqrt(3_000)).all()
-    assert draws.std(axis=0) == pytest.approx(error, rel=0.1)
-    assert (draws == resampled_means(values, samples=3_000, seed=seed)).all()
-
-
-def test_resamples_are_not_lost_between_blocks() -> None:
-    assert (resampled_means(np.ones((3, 1)), samples=401, seed=1) == 1.0).all()
 
 
 def test_a_clear_gain_has_a_price(make_trace: MakeTrace) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.statistics.means import mean_of, resampled_sums
+from medvrag_core.evaluation.statistics.means import mean_of, resampled_means, resampled_sums
 from medvrag_core.evaluation.statistics.proportions import wilson
 from medvrag_core.settings import EvaluationSettings
 
@@ -46,3 +46,22 @@ def test_sums_are_resampled_by_question() -> None:
     slow = counts[np.random.default_rng(3).integers(0, 4, size=(2_000, 4))].sum(axis=1)
     assert drawn.mean(axis=0) == pytest.approx(counts.sum(axis=0), rel=0.05)
     assert np.cov(drawn.T) == pytest.approx(np.cov(slow.T), rel=0.2)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=10)
+def test_resampled_means_are_those_of_drawn_rows(seed: int) -> None:
+    """Columns move together, means stay within the data, and mean and spread are those of the bootstrap."""
+    values = np.random.default_rng(seed).normal(size=(40, 2))
+    values = np.column_stack([values, values[:, 0] * 2])
+    draws = resampled_means(values, samples=3_000, seed=seed)
+    assert draws.shape == (3_000, 3)
+    assert draws[:, 2] == pytest.approx(2 * draws[:, 0])
+    error = values.std(axis=0) / np.sqrt(40)
+    assert (np.abs(draws.mean(axis=0) - values.mean(axis=0)) < 5 * error / np.sqrt(3_000)).all()
+    assert draws.std(axis=0) == pytest.approx(error, rel=0.1)
+    assert (draws == resampled_means(values, samples=3_000, seed=seed)).all()
+
+
+def test_resamples_are_not_lost_between_blocks() -> None:
+    assert (resampled_means(np.ones((3, 1)), samples=401, seed=1) == 1.0).all()
