@@ -9,7 +9,7 @@ from medvrag_core.evaluation.calibration.reliability import CalibrationReport
 from medvrag_core.evaluation.calibration.selective import Abstention, SelectiveReport
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number, p_text
-from medvrag_core.views.theme import GRAY, PALETTE, titled
+from medvrag_core.views.theme import GRAY, PALETTE, interval_bars, titled
 from medvrag_core.views.trace_text import plain
 
 if TYPE_CHECKING:
@@ -36,13 +36,7 @@ def reliability_figure(report: CalibrationReport, *, caption: str = "") -> go.Fi
         textposition="middle right",
         textfont={"size": 11},
         marker={"size": 9, "color": PALETTE[0]},
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [b.high - b.accuracy for b in bins],
-            "arrayminus": [b.accuracy - b.low for b in bins],
-            "color": PALETTE[0],
-        },
+        error_y=interval_bars([(b.low, b.accuracy, b.high) for b in bins], PALETTE[0]),
         customdata=[[b.least, b.most, b.low, b.high] for b in bins],
         hovertemplate="confidence %{customdata[0]:.2f} to %{customdata[1]:.2f}: %{text} right, "
         "[%{customdata[2]:.2f}, %{customdata[3]:.2f}]<extra></extra>",

@@ -21,7 +21,18 @@ from medvrag_core.evaluation.labels.error_classes import HumanCheck
 from medvrag_core.evaluation.statistics.shares import Share
 from medvrag_core.records import Trace
 from medvrag_core.views.tables import HtmlTable, Number
-from medvrag_core.views.theme import BLUE, GRAY, GREEN, ORANGE, PURPLE, ROW_HEIGHT, SKY, VERMILION, titled
+from medvrag_core.views.theme import (
+    BLUE,
+    GRAY,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    ROW_HEIGHT,
+    SKY,
+    VERMILION,
+    interval_bars,
+    titled,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -317,13 +328,7 @@ def _paper_names(classes: Sequence[PaperClass]) -> str:
 
 
 def _intervals(rows: Sequence[Share | ErrorRow], color: str) -> dict[str, object]:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "color": color,
-        "array": [100 * (row.high - row.share) for row in rows],
-        "arrayminus": [100 * (row.share - row.low) for row in rows],
-    }
+    return interval_bars([(row.low, row.share, row.high) for row in rows], color, scale=100)
 
 
 def _faint(color: str) -> str:
