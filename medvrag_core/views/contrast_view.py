@@ -149,16 +149,22 @@ def accuracy_by_arm(
         )
     figure.update_xaxes(title="accuracy (% of questions), with 95% Wilson interval", range=[0, 100])
     figure.update_yaxes(range=[len(reports) - 0.4, -0.7], type="category")
-    return titled(figure, "Accuracy by arm", caption, height=180 + (ROW_HEIGHT + 20) * len(reports))
+    row = ROW_HEIGHT + (40 if any(len(found.sets) > 1 for found in contrasts) else 20)
+    return titled(figure, "Accuracy by arm", caption, height=180 + row * len(reports))
 
 
 def _against(found: Contrast) -> str:
-    """A contrast in two short lines; of several sets the mean of questions, as the accuracy beside it."""
-    e = found.estimates[1]
-    return (
-        f"over {escape(found.a)}: {e.difference:+.1f} [{e.low:+.1f}, {e.high:+.1f}]"
-        f"<br>won {e.won}, lost {e.lost}, adjusted p {p_text(e.p_adjusted)}"
-    )
+    """A contrast in short lines: the mean of questions, as the accuracy beside it, then that of sets if it differs."""
+    *over_sets, e = means(found)
+    lines = [
+        f"over {escape(found.a)}: {e.difference:+.1f} [{e.low:+.1f}, {e.high:+.1f}]",
+        f"won {e.won}, lost {e.lost}, adjusted p {escape(p_text(e.p_adjusted))}",
+        *(
+            f"mean of sets: {m.difference:+.1f} [{m.low:+.1f}, {m.high:+.1f}], {escape(p_text(m.p_adjusted))}"
+            for m in over_sets
+        ),
+    ]
+    return "<br>".join(lines)
 
 
 def flips_table(rates: Sequence[FlipRate], *, caption: str = "") -> HtmlTable:

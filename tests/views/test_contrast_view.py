@@ -95,6 +95,21 @@ def test_arms_are_drawn_with_the_contrast_that_they_invite() -> None:
     assert "<i>" not in figure.to_json() and "<x>" not in figure.to_json()
 
 
+def test_of_several_sets_an_arm_carries_both_means() -> None:
+    (found,) = made(medqa=(60, 12, 3, 25), mmlu=(20, 2, 6, 12))
+    reports = [
+        AccuracyReport(
+            system=name, profile="test", n=140, expected=140, correct=70, wrong=70, unparsed=0, errors=0, accuracy=0.5,
+            unparsed_rate=0, error_rate=0, low=0.4, high=0.6, complete=True,
+        )
+        for name in (found.a, found.b)
+    ]  # fmt: skip
+    macro, questions = found.estimates
+    assert macro.difference != questions.difference
+    label = accuracy_by_arm(reports, [found]).data[0].y[1]
+    assert f": {questions.difference:+.1f} [" in label and f"mean of sets: {macro.difference:+.1f} [" in label
+
+
 def test_other_readings_carry_everything_that_a_contrast_needs() -> None:
     found = made(medqa=(60, 12, 3, 25), mmlu=(20, 2, 6, 12))[0]
     stems = StemClusters(threshold=0.8, questions=140, clusters=139, repeated=2, largest=2)
