@@ -25,11 +25,12 @@ from pathlib import Path
 
 import numpy as np
 
+from medvrag_core.evaluation.benchmarks.load import MIRAGE_SIZES
 from medvrag_core.evaluation.endings import Ending
 from medvrag_core.evaluation.outcomes import outcomes_path, read_endings
 from medvrag_core.evaluation.report import run_report
 from medvrag_core.evaluation.statistics.contrasts import Rules, contrast, contrast_family, steps
-from medvrag_core.evaluation.statistics.estimands import ESTIMANDS, MIRAGE_SIZES, Arm, Pairs, paired, set_weights
+from medvrag_core.evaluation.statistics.estimands import ESTIMANDS, Arm, Pairs, paired, set_weights
 from medvrag_core.evaluation.statistics.near_duplicates import near_duplicates
 from medvrag_core.evaluation.statistics.resampling import bootstrap_set_means, set_means, sign_flip_p_values
 from medvrag_core.evaluation.statistics.sensitivity import compare_in_full

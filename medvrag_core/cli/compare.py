@@ -11,8 +11,9 @@ import typer
 from medvrag_core.cli.given import JsonOption, run_first, sizes, traces_of
 from medvrag_core.cli.score import checked_scorer
 from medvrag_core.errors import InputError
+from medvrag_core.evaluation.benchmarks.load import MIRAGE_SIZES
 from medvrag_core.evaluation.endings import Answered
-from medvrag_core.evaluation.statistics.estimands import MIRAGE_SIZES, Arm, find_set_rule
+from medvrag_core.evaluation.statistics.estimands import Arm, find_set_rule
 from medvrag_core.runs.workspace import Workspace
 
 if TYPE_CHECKING:

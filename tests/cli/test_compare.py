@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from medvrag_core.evaluation.statistics.estimands import MIRAGE_SIZES
+from medvrag_core.evaluation.benchmarks.load import MIRAGE_SIZES
 from medvrag_core.evaluation.statistics.preregistration import read_preregistration
 from medvrag_core.records import Question, Trace
 from medvrag_core.runs.workspace import Workspace

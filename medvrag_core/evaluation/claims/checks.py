@@ -11,8 +11,8 @@ from typing import Any
 from medvrag_core.errors import InputError, MedvragError
 from medvrag_core.evaluation.audit.paper import load_paper
 from medvrag_core.evaluation.audit.report import audit_paper
+from medvrag_core.evaluation.benchmarks.load import MIRAGE_SIZES
 from medvrag_core.evaluation.claims.table import METRIC_PATH, Claim, Claims, ClaimStatus
-from medvrag_core.evaluation.statistics.estimands import MIRAGE_SIZES
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Record, RunRecord, Trace
 from medvrag_core.runs.stage import read_stage

@@ -22,9 +22,6 @@ Estimand = Literal["macro", "question_weighted"]
 ESTIMANDS: tuple[Estimand, ...] = ("macro", "question_weighted")
 """The unweighted mean over sets and the mean over questions. They can rank the same steps differently: both count."""
 
-MIRAGE_SIZES = {"medqa": 1273, "medmcqa": 4183, "pubmedqa": 500, "mmlu": 1089}
-"""Questions of the four sets of the paper's main table, 7,045 together (paper section 4.1)."""
-
 ONE_SET = "all"
 SetRule = Callable[[Question], str]
 """From a question to the name of its set."""

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
 from medvrag_core.errors import InputError
+from medvrag_core.evaluation.benchmarks.load import MIRAGE_SIZES
 from medvrag_core.evaluation.scorers.mirage import mirage_letter
 from medvrag_core.evaluation.statistics.contrasts import Contrast, Rules, contrast, contrast_family
-from medvrag_core.evaluation.statistics.estimands import MIRAGE_SIZES, Arm
+from medvrag_core.evaluation.statistics.estimands import Arm
 
 QUICK = Rules(resamples=500, permutations=2_000)
 Counts = tuple[int, int, int, int]

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from statsmodels.stats.power import normal_sample_size_one_tail
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.statistics.estimands import MIRAGE_SIZES, Arm
+from medvrag_core.evaluation.benchmarks.load import MIRAGE_SIZES
+from medvrag_core.evaluation.statistics.estimands import Arm
 from medvrag_core.evaluation.statistics.power import discordance_of_seeds, flip_rate, plan_power, power_of
 from medvrag_core.evaluation.statistics.proportions import detectable_difference, questions_needed
 
