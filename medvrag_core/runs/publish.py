@@ -20,7 +20,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     is a folder, or its folder cannot be made.
     """
     if path.is_dir():
-        raise InputError(f"{path}: is a folder", way_out="give the name of a file to write")
+        raise InputError(f"{path}: cannot be written, it is a folder", way_out="give the name of a file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

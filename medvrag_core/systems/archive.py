@@ -223,7 +223,7 @@ def _parsed(raw: bytes, where: str, *, first: bool) -> _Line:
 def _raw_lines(archive: Path) -> Iterator[bytes]:
     """Lines without their ends; never more than a line and two chunks in memory, whatever the file unpacks to."""
     if not archive.is_file():
-        raise InputError(f"{archive}: no such archive")
+        raise InputError(f"{archive}: no such archive", way_out="check the path")
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_DECODER_BYTES)
     pending = b""
     try:

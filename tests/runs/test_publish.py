@@ -29,7 +29,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> Non
 
 
 def test_a_place_where_no_file_can_stand_is_refused_in_words(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is a folder; give the name of a file"):
+    with pytest.raises(InputError, match="it is a folder; give the name of a file"):
         write_text(tmp_path, "x")
     write_text(tmp_path / "file", "x")
     with pytest.raises(InputError, match=r"b\.txt: cannot be written .*; choose another place"):
