@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.cli.given import JsonOption, asked_endings
+from medvrag_core.cli.given import JsonOption, asked_endings, evaluation_of
 from medvrag_core.errors import NotBuiltError
 from medvrag_core.evaluation.statistics.estimands import Arm, Estimand, arm_of, find_set_rule
 from medvrag_core.runs.workspace import Workspace
@@ -33,6 +33,7 @@ def best(
         medvrag best --run runs/mine --against page_single
     """
     from medvrag_core.evaluation.statistics.best_arm import best_arm
+    from medvrag_core.evaluation.statistics.contrasts import rules_of
     from medvrag_core.systems.answering import systems_with_traces
     from medvrag_core.systems.retrievers import text_arms
     from medvrag_core.views.best_arm_text import best_arm_text
@@ -47,5 +48,6 @@ def best(
     def answers_of(name: str) -> Arm:
         return arm_of([asked_endings(workspace, name)], rule)
 
-    found = best_arm([answers_of(name) for name in dict.fromkeys(names)], answers_of(against), estimand=estimand)
+    rules = rules_of(evaluation_of(workspace))
+    found = best_arm([answers_of(name) for name in dict.fromkeys(names)], answers_of(against), rules, estimand=estimand)
     typer.echo(found.model_dump_json(indent=1) if as_json else best_arm_text(found))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from medvrag_core.cli.given import JsonOption, run_first, sizes, traces_of
+from medvrag_core.cli.given import JsonOption, evaluation_of, run_first, sizes, traces_of
 from medvrag_core.cli.score import checked_scorer
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.benchmarks.load import MIRAGE_SIZES
@@ -39,11 +39,12 @@ def compare(
     """Compare two arms in full: counts, both means over sets, intervals, tests, adjusted tests, equivalence.
 
     Below stands the same under each scorer, over the questions that all arms answered, and with near-duplicate
-    questions as one. Two runs of one system under the same settings are an A/A run and give the flip rate. Example:
+    questions as one. Confidence, resamples and seed are those of the profile of RUN_A, or as registered. Two runs of
+    one system under the same settings are an A/A run and give the flip rate. Example:
 
         medvrag compare runs/mine runs/mine --system text_rag --other page_single
     """
-    from medvrag_core.evaluation.statistics.contrasts import Contrast, contrast, registered_contrast
+    from medvrag_core.evaluation.statistics.contrasts import Contrast, contrast, registered_contrast, rules_of
     from medvrag_core.evaluation.statistics.preregistration import read_preregistration
     from medvrag_core.evaluation.statistics.sensitivity import Clusters, with_variants
     from medvrag_core.views.contrast_text import contrast_text
@@ -65,7 +66,7 @@ def compare(
     def compared(arms: Mapping[str, Arm], clusters: Clusters | None) -> list[Contrast]:
         a, b, *others = arms.values()
         if registered is None:
-            return [contrast(a, b, clusters=clusters)]
+            return [contrast(a, b, rules_of(evaluation_of(Workspace(run_a))), clusters=clusters)]
         return [registered_contrast(a, b, {arm.name: arm for arm in others}, registered, clusters=clusters)]
 
     (found,) = with_variants(runs, compared, set_of=rule, scorer=checked_scorer(scorer))

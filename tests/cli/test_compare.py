@@ -13,10 +13,12 @@ import yaml
 
 from medvrag_core.evaluation.benchmarks.load import MIRAGE_SIZES
 from medvrag_core.evaluation.statistics.preregistration import read_preregistration
+from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question, Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import asked_path, trace_path
 from medvrag_core.systems.base import catalog
+from medvrag_core.systems.prepare import save_profile
 
 Run = Callable[..., SimpleNamespace]
 
@@ -60,6 +62,14 @@ def runs(tmp_path: Path) -> Path:
         for system, right in zip(("text", "pages"), outcomes(*counts, of=dataset), strict=True):
             answered(tmp_path / "run", system, right, dataset=dataset)
     return tmp_path / "run"
+
+
+def test_the_rules_are_those_of_the_runs_profile(medvrag: Run, runs: Path) -> None:
+    save_profile(Workspace(runs), load_profile("test", {"evaluation.confidence": 0.9, "evaluation.seed": 7}))
+    found = json.loads(medvrag("compare", runs, runs, "--system", "text", "--other", "pages", "--json").out)
+    assert (found["rules"]["alpha"], found["rules"]["seed"]) == (pytest.approx(0.1), 7)
+    chosen = json.loads(medvrag("best", "--run", runs, "--among", "text", "--against", "pages", "--json").out)
+    assert chosen["contrast"]["rules"] == found["rules"]
 
 
 def test_bc40_in_full(medvrag: Run, runs: Path) -> None:
