@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.cli.given import JsonOption, profile_for, profile_of, run_first
+from medvrag_core.cli.given import JsonOption, asked_endings, profile_for, profile_of
 from medvrag_core.errors import InputError
 from medvrag_core.runs.workspace import Workspace
 
@@ -35,7 +35,6 @@ def retrieval(
         medvrag retrieval --run runs/mine --exact
     """
     from medvrag_core.evaluation.labels.relevance import read_labels
-    from medvrag_core.evaluation.outcomes import read_asked_endings
     from medvrag_core.evaluation.retrieval.report import stage_report
     from medvrag_core.systems.answering import each_trace
     from medvrag_core.systems.resources import Resources
@@ -44,7 +43,7 @@ def retrieval(
     if people is not None and labels is None:
         raise InputError("--people corrects the labels of a judge", way_out="give those with --labels")
     workspace = Workspace(run_)
-    endings, _ = read_asked_endings(workspace, system, made_by=run_first(system))
+    endings = asked_endings(workspace, system)
     profile = profile_of(workspace)
     report = stage_report(
         each_trace(workspace, system, [ending.question.id for ending in endings]),
@@ -78,14 +77,13 @@ def judge(
     """
     from medvrag_core.evaluation.labels.judge import judge_pages, judge_tasks, judging_pool
     from medvrag_core.evaluation.labels.relevance import write_labels
-    from medvrag_core.evaluation.outcomes import read_asked_endings
     from medvrag_core.runs.lock import only_writer
     from medvrag_core.systems.answering import each_trace
     from medvrag_core.systems.resources import Resources
     from medvrag_core.views.retrieval_text import judge_text
 
     workspace = Workspace(run_)
-    endings, _ = read_asked_endings(workspace, system, made_by=run_first(system))
+    endings = asked_endings(workspace, system)
     questions = [ending.question for ending in endings]
     resolved = profile_for(workspace, profile, set_)
     if not (resolved.judge_model.model and resolved.judge_model.base_url):
