@@ -31,7 +31,10 @@ def read_questions(path: Path, *, require_answer: bool = True, usable: bool = Tr
 
     Two forms are understood, also mixed in one file: the fields of
     :class:`~medvrag_core.records.Question`, and the form of page-annotated article
-    questions (``_id``, ``text``, ``metadata``; see :func:`convert_article_questions`).
+    questions (``_id``, ``text``, ``metadata``). Of the latter, ``metadata`` holds ``options``, ``answer``,
+    ``evidence``, ``doc`` and ``page``; the gold page is ``doc#p<page>``. Pages of ``also_pages`` repeat the answer but
+    are not what the question was written from, so they are not gold here.
+
     Other fields are ignored unless they look like a misspelt known one. With ``usable=False`` only the form of
     the fields is checked, so that :mod:`medvrag_core.evaluation.benchmarks.faults` can list all that is wrong.
 
@@ -44,24 +47,6 @@ def read_questions(path: Path, *, require_answer: bool = True, usable: bool = Tr
     seen: dict[str, int] = {}
     for line, where, data in json_lines(path):
         question = _question(data, where, require_answer=require_answer, usable=usable)
-        _refuse_repeat(seen, question.id, line, where)
-        questions.append(question)
-    return questions
-
-
-def convert_article_questions(path: Path) -> list[Question]:
-    """Read page-annotated article questions (``_id``, ``text``, ``metadata``).
-
-    ``metadata`` holds ``options``, ``answer``, ``evidence``, ``doc`` and ``page``; the gold page is
-    ``doc#p<page>``. Pages of ``also_pages`` repeat the answer but are not what the question was
-    written from, so they are not gold here. Raises :class:`InputError` for a line in another form.
-    """
-    questions: list[Question] = []
-    seen: dict[str, int] = {}
-    for line, where, data in json_lines(path):
-        if not _is_article_form(data):
-            raise InputError(f"{where}: not an article question", way_out="it needs _id, text and metadata")
-        question = _question(data, where, require_answer=True)
         _refuse_repeat(seen, question.id, line, where)
         questions.append(question)
     return questions

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.questions import convert_article_questions, read_queries, read_questions, write_questions
+from medvrag_core.evaluation.questions import read_queries, read_questions, write_questions
 from medvrag_core.records import Question
 
 GOOD: dict[str, Any] = {"id": "q1", "question": "Which?", "options": {"A": "x", "B": "y"}, "answer": "B"}
@@ -133,10 +133,9 @@ def test_a_question_without_answer_can_be_asked_but_not_scored(tmp_path: Path) -
 
 def test_article_questions_are_understood_directly_and_converted(shared_data: Path, tmp_path: Path) -> None:
     path = shared_data / "retrieval/article_pages/questions.jsonl"
-    converted = convert_article_questions(path)
+    converted = read_questions(path)
     assert len(converted) == 50
     assert converted[0].gold_pages == ("PMC5502154#p2",)
-    assert read_questions(path) == converted
     write_questions(tmp_path / "q.jsonl", converted)
     assert read_questions(tmp_path / "q.jsonl") == converted
 
@@ -145,8 +144,6 @@ def test_article_form_names_what_it_lacks(tmp_path: Path) -> None:
     path = write(tmp_path / "q.jsonl", {"_id": "a", "text": "?", "metadata": {"options": {"A": "x", "B": "y"}}})
     with pytest.raises(InputError, match=r"field 'metadata\.answer' is missing"):
         read_questions(path)
-    with pytest.raises(InputError, match="not an article question"):
-        convert_article_questions(write(tmp_path / "r.jsonl", GOOD))
 
 
 def test_queries(shared_data: Path, tmp_path: Path) -> None:
