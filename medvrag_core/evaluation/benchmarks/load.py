@@ -62,7 +62,7 @@ def load_sets(names: Sequence[str], data: Path, *, any_size: bool = False) -> li
     for name in names:
         found = read_raw(name, data) if mirage is None else _of_mirage(mirage, name, data)
         if not found:
-            raise InputError(f"{data}: holds no question of '{name}'")
+            raise InputError(f"{data}: holds no question of '{name}'", way_out="leave that set out, or fetch it again")
         if not any_size:
             require_size(name, found)
         for question in found:
@@ -133,7 +133,7 @@ def require_size(name: str, questions: Sequence[Question]) -> None:
 def _of_mirage(mirage: dict[str, list[Question]], name: str, path: Path) -> list[Question]:
     if name not in mirage:
         raise InputError(
-            f"{path}: holds no set '{name}', only {', '.join(mirage)}",
+            f"{path}: holds no set '{name}', only {', '.join(mirage) or 'other things'}",
             way_out="give the folder of raw files" if name == "pubmedqa_abstract" else "give MIRAGE's benchmark.json",
         )
     return mirage[name]

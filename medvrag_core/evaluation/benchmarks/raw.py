@@ -205,7 +205,7 @@ def _letter(said: str, options: dict[str, str], what: str) -> str:
 
 def read_object(path: Path) -> dict[str, Any]:
     """A file that holds one JSON object; raises InputError."""
-    return as_object(strict_json(read_text(path), str(path)), str(path))
+    return as_object(strict_json(read_text(path), str(path), way_out="give a file as it was published"), str(path))
 
 
 def as_object(value: Any, where: str) -> dict[str, Any]:

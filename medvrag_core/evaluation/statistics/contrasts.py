@@ -333,8 +333,8 @@ def _effect(
         discordance=float((d != 0).mean()),
         detectable=detectable,
         equivalence_p=equivalence_p_value(estimate, error, rules.margin / 100),
-        equivalence_low=100 * close[0],
-        equivalence_high=100 * close[1],
+        equivalence_low=100 * max(close[0], -1.0),
+        equivalence_high=100 * min(close[1], 1.0),
         verdict="inconclusive",
     )
 

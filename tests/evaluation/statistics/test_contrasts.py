@@ -197,6 +197,8 @@ def test_no_difference_on_a_few_questions_is_no_certainty() -> None:
     few, many = (contrast(*arms_of({"s": (n, 0, 0, n)}), QUICK).estimates[0] for n in (2, 2000))
     assert few.low < -30 and few.high > 30 and few.verdict == "inconclusive"
     assert -0.1 < many.low < 0 < many.high < 0.1 and many.verdict == "equivalent"
+    alone = contrast(*arms_of({"s": (1, 0, 0, 0)}), QUICK).estimates[0]
+    assert (alone.equivalence_low, alone.equivalence_high) == (-100.0, 100.0), "no accuracy differs by more"
     # One small set without a difference beside a large one must not lend the mean its certainty.
     macro = contrast(*arms_of({"small": (3, 0, 0, 3), "large": (900, 30, 30, 40)}), QUICK).estimates[0]
     assert macro.high - macro.low > 15
