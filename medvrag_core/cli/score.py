@@ -12,7 +12,6 @@ from medvrag_core.errors import InputError
 
 if TYPE_CHECKING:
     from medvrag_core.evaluation.scorers.base import ScorerName
-    from medvrag_core.evaluation.scorers.file import ScoredFile
     from medvrag_core.evaluation.scorers.report import ScorersReport
 
 
@@ -44,9 +43,10 @@ def score(
     if replies is None or out is None:
         raise InputError("--replies FILE and --out FILE are needed", way_out="or give --run DIR to score a run")
     from medvrag_core.evaluation.scorers.file import score_file
+    from medvrag_core.views.scorers_view import scored_file_text
 
     made = score_file(replies, checked_scorer(scorer), out)
-    typer.echo(made.model_dump_json(indent=1) if as_json else _file_text(made, out))
+    typer.echo(made.model_dump_json(indent=1) if as_json else scored_file_text(made, out))
 
 
 def checked_scorer(name: str) -> ScorerName:
@@ -66,13 +66,3 @@ def _run_report(run: Path, system: str) -> ScorersReport:
 
     endings, asked = read_asked_endings(Workspace(run), system, made_by=run_first(system))
     return scorers_report(endings, expected=asked)
-
-
-def _file_text(made: ScoredFile, out: Path) -> str:
-    reasons = ", ".join(f"{reason} {count}" for reason, count in made.reasons.items())
-    lines = [f"{out}: {made.replies} replies, scorer {made.scorer}"]
-    if made.accuracy is not None:
-        lines.append(f"  right       {made.correct} of {made.with_gold} ({made.accuracy:.2%})")
-    lines.append(f"  unparsed    {made.unparsed} ({made.unparsed_rate:.2%})")
-    lines.append(f"  unfinished  {made.unfinished}, without a reply {made.no_reply}")
-    return "\n".join(lines + ([f"  reasons     {reasons}"] if reasons else []))
