@@ -8,6 +8,7 @@ shown, and a flag of the round says which placebo it was.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -79,15 +80,15 @@ class BlankPages:
         return str(path)
 
 
-class StandIns:
+class StandIns(ABC):
     """Other pages of the corpus in the place of those found, never a gold page and never one of those they replace."""
 
     def __init__(self, source: EvidenceSource) -> None:
         self.source = source
 
+    @abstractmethod
     def candidates(self, question: Question, number: int) -> Iterator[tuple[str, str]]:
         """Evidence ids in the order they are taken, each with the flag that tells where it is from."""
-        raise NotImplementedError
 
     def __call__(self, question: Question, number: int, exhibit: Exhibit) -> Exhibit:
         """See :data:`Show`.
