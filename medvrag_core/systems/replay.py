@@ -47,7 +47,7 @@ def replay(
     questions = [trace.question for trace in stored]
     with tempfile.TemporaryDirectory(prefix="medvrag-replay-") as folder:
         scratch = Workspace(Path(folder))
-        for part in (workspace.corpus, workspace.vectors, workspace.index, workspace.root / "text", workspace.calls):
+        for part in (workspace.corpus, workspace.vectors, workspace.index, workspace.text, workspace.calls):
             if part.exists():
                 (scratch.root / part.name).symlink_to(part.resolve())
         if arm := find_system(name).settle(profile).control.reference:
