@@ -9,8 +9,7 @@ from medvrag_core.evaluation.labels.corrected import Correction, RaterComparison
 from medvrag_core.evaluation.labels.judge import JudgeReport
 from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap
 from medvrag_core.evaluation.retrieval.report import StageReport
-from medvrag_core.evaluation.statistics.means import Estimate
-from medvrag_core.views.retrieval_view import CHUNKS_COUNT, STAGE_LABELS
+from medvrag_core.views.retrieval_view import CHUNKS_COUNT, STAGE_LABELS, estimate_text
 from medvrag_core.views.tables import seconds
 from medvrag_core.views.trace_text import plain
 
@@ -24,11 +23,12 @@ def stage_report_text(report: StageReport) -> str:
         f"  {'':24}{'first k':>8}  {'recall':23}{'any gold':23}{'all gold':23}",
     ]
     for row in found.rows:
-        cells = "".join(f"{_estimate(e):23}" for e in (row.recall, row.any_gold, row.all_gold))
+        cells = "".join(f"{estimate_text(e):23}" for e in (row.recall, row.any_gold, row.all_gold))
         judged = "" if row.judged is None else f"{row.judged:.0%} of these pages labeled"
         lines.append(f"  {STAGE_LABELS[row.stage]:24}{row.k:>8,}  {cells}{judged}".rstrip())
     lines += [
-        f"  {STAGE_LABELS[r.stage]:24}nDCG@10 {_estimate(r.ndcg_at_10)}, MRR {_estimate(r.mrr)}" for r in found.ranks
+        f"  {STAGE_LABELS[r.stage]:24}nDCG@10 {estimate_text(r.ndcg_at_10)}, MRR {estimate_text(r.mrr)}"
+        for r in found.ranks
     ]
     if found.chunks:
         lines.append(f"  {CHUNKS_COUNT}")
@@ -65,9 +65,9 @@ def raters_text(found: RaterComparison) -> str:
         f"{both.pages} pages of {both.questions} questions labeled by both; {both.unclear} more unsure or unread, "
         f"{both.labeled_once} labeled by one alone",
         f"  both relevant {both.both_relevant}, only A {both.only_a}, only B {both.only_b}, neither {both.neither}",
-        f"  they agree on {_estimate(both.raw)}{drawn}",
-        f"  relevant to A {_estimate(both.prevalence_a)}, to B {_estimate(both.prevalence_b)}",
-        f"  Cohen's kappa {both.undefined or _estimate(both.kappa)}",
+        f"  they agree on {estimate_text(both.raw)}{drawn}",
+        f"  relevant to A {estimate_text(both.prevalence_a)}, to B {estimate_text(both.prevalence_b)}",
+        f"  Cohen's kappa {both.undefined or estimate_text(both.kappa)}",
     ]
     if both.undefined_draws and not both.undefined:
         lines.append(f"  kappa is undefined in {both.undefined_draws:,} resamples, which its interval leaves out")
@@ -80,9 +80,9 @@ def raters_text(found: RaterComparison) -> str:
 
 
 def _corrected(found: Correction) -> str:
-    errors = f"sensitivity {_estimate(found.sensitivity)}, specificity {_estimate(found.specificity)}"
-    value = found.undefined or _estimate(found.corrected)
-    return f"{value} (as judged {_estimate(found.apparent)}; {errors})"
+    errors = f"sensitivity {estimate_text(found.sensitivity)}, specificity {estimate_text(found.specificity)}"
+    value = found.undefined or estimate_text(found.corrected)
+    return f"{value} (as judged {estimate_text(found.apparent)}; {errors})"
 
 
 def _counts(found: Mapping[str, int]) -> str:
@@ -94,12 +94,8 @@ def _overlap_lines(found: ExactOverlap) -> list[str]:
     for row in found.rows:
         whole = ", the shortlist holds every page" if row.shortlist in found.exhaustive else ""
         lines.append(
-            f"  first {row.k:,} of shortlist {row.shortlist:,}: {_estimate(row.overlap)} found, "
+            f"  first {row.k:,} of shortlist {row.shortlist:,}: {estimate_text(row.overlap)} found, "
             f"{row.identical} queries in the same order{whole}"
         )
     spent = ", ".join(f"{seconds(s)} with shortlist {size:,}" for size, s in found.seconds.items())
     return [*lines, f"  exact {seconds(found.exact_seconds)} a query, index {spent}"]
-
-
-def _estimate(found: Estimate | None) -> str:
-    return "unknown" if found is None else f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"

@@ -162,6 +162,11 @@ def overlap_table(found: ExactOverlap, *, caption: str = "") -> HtmlTable:
     return HtmlTable(columns, rows, caption="; ".join(filter(None, parts)))
 
 
-def estimate_cell(found: Estimate | None) -> Number:
+def estimate_text(found: Estimate | None) -> str:
     """A number with its interval; a dash for None."""
-    return Number("–" if found is None else f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]")
+    return "–" if found is None else f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+
+
+def estimate_cell(found: Estimate | None) -> Number:
+    """:func:`estimate_text` as a cell."""
+    return Number(estimate_text(found))
