@@ -12,6 +12,7 @@ import pytest
 
 from medvrag_core.evaluation.labels.relevance import RelevanceLabel, read_labels, write_labels
 from medvrag_core.runs.workspace import Workspace
+from medvrag_core.systems.answering import asked_path, read_asked
 
 Run = Callable[..., SimpleNamespace]
 JUDGE = ("--set", "judge_model.model=m", "--set", "calls.pause_s=0.0", "--set")
@@ -46,6 +47,16 @@ def test_recall_of_stages_as_text_and_json(medvrag: Run, paid_run: Workspace) ->
     ]
     assert found["exact"]["queries"] == 3 and found["exact"]["rows"][0]["overlap"]["value"] == 1.0
     assert found["filter_loss"]["gold"] == 3 and found["corrected"] == []
+
+
+def test_answers_to_earlier_question_files_are_left_out(medvrag: Run, paid_copy: Workspace) -> None:
+    run = ("retrieval", "--run", paid_copy.root, "--json")
+    whole = json.loads(medvrag(*run).out)["recall"]
+    (asked, *_) = read_asked(paid_copy, "medvrag")
+    asked_path(paid_copy, "medvrag").write_text(json.dumps([asked]), encoding="utf-8")
+    last = json.loads(medvrag(*run).out)["recall"]
+    assert whole["questions"] + whole["without_gold"] == 3
+    assert last["questions"] + last["without_gold"] == 1
 
 
 def test_labels_stand_in_for_gold_pages_and_people_correct_them(

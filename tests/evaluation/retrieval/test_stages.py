@@ -118,7 +118,7 @@ def test_labels_take_the_place_of_gold_pages_and_unlabeled_pages_are_told(make_t
     assert (report.recall.gold, report.recall.questions, report.recall.without_gold) == ("labels", 1, 1)
     shares = {(row.stage, row.k): row.judged for row in report.recall.rows}
     assert shares["candidates", 2_000] == 0.5
-    assert shares["kept", 100] == 1.0
+    assert shares["kept", 100] == shares["shown", 10] == 1.0
     assert report.filter_loss.gold == 1 == filter_loss(relabeled).gold
 
 
