@@ -30,8 +30,8 @@ def errors(
 
         medvrag errors --run runs/mine --system page_single
     """
+    from medvrag_core.evaluation.errors.by_hand import read_error_labels, suspect_questions
     from medvrag_core.evaluation.errors.report import error_report, read_for_errors
-    from medvrag_core.evaluation.labels.error_classes import read_error_labels, suspect_questions
     from medvrag_core.evaluation.labels.relevance import as_gold, read_labels
     from medvrag_core.views.error_text import error_report_text
 

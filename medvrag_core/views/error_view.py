@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
+from medvrag_core.evaluation.errors.by_hand import HumanCheck
 from medvrag_core.evaluation.errors.evidence_flow import EvidenceFlow, Place
 from medvrag_core.evaluation.errors.paper_taxonomy import (
     PAPER_CLASSES,
@@ -17,7 +18,6 @@ from medvrag_core.evaluation.errors.paper_taxonomy import (
     SideRow,
 )
 from medvrag_core.evaluation.errors.taxonomy import ERROR_CLASSES, ErrorClass, ErrorRow, ErrorTaxonomy
-from medvrag_core.evaluation.labels.error_classes import HumanCheck
 from medvrag_core.evaluation.statistics.shares import Share
 from medvrag_core.records import Trace
 from medvrag_core.views.tables import HtmlTable, Number

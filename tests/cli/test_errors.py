@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from medvrag_core.evaluation.labels.error_classes import ErrorLabel, SuspectGold
+from medvrag_core.evaluation.errors.by_hand import ErrorLabel, SuspectGold
 from medvrag_core.evaluation.labels.relevance import RelevanceLabel, write_labels
 from medvrag_core.records import FilterDecision, Hit, MemoryBank, ParsedReply, Question, ReaderReply, Round, Trace
 from medvrag_core.runs.workspace import Workspace

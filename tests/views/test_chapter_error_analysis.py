@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from medvrag_core.evaluation.labels.error_classes import ErrorLabel, SuspectGold
+from medvrag_core.evaluation.errors.by_hand import ErrorLabel, SuspectGold
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question
 from medvrag_core.runs.stage import begin_stage, read_stage

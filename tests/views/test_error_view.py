@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from medvrag_core.evaluation.errors.by_hand import HumanCheck
 from medvrag_core.evaluation.errors.evidence_flow import EvidenceFlow, FlowRow
 from medvrag_core.evaluation.errors.paper_taxonomy import (
     PAPER_CLASSES,
@@ -15,7 +16,6 @@ from medvrag_core.evaluation.errors.paper_taxonomy import (
     page_fates,
 )
 from medvrag_core.evaluation.errors.taxonomy import ERROR_CLASSES, ErrorRow, ErrorTaxonomy
-from medvrag_core.evaluation.labels.error_classes import HumanCheck
 from medvrag_core.evaluation.statistics.means import Estimate
 from medvrag_core.evaluation.statistics.shares import share_of
 from medvrag_core.records import Outcome, Question, Trace

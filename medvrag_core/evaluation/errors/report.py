@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from pydantic import Field
 
+from medvrag_core.evaluation.errors.by_hand import ErrorLabel, HumanCheck, human_check
 from medvrag_core.evaluation.errors.evidence_flow import EvidenceFlow, evidence_flow
 from medvrag_core.evaluation.errors.grounding import GroundingReport, grounding_report
 from medvrag_core.evaluation.errors.paper_taxonomy import BothTaxonomies, taxonomies_side_by_side
@@ -16,7 +17,6 @@ from medvrag_core.evaluation.errors.taxonomy import (
     error_taxonomy,
     without_other_candidates,
 )
-from medvrag_core.evaluation.labels.error_classes import ErrorLabel, HumanCheck, human_check
 from medvrag_core.evaluation.outcomes import read_asked_endings
 from medvrag_core.records import Record, Trace
 from medvrag_core.runs.workspace import Workspace

@@ -1,1 +1,1 @@
-"""Labels by people and by a judge: relevance of pages, classes of errors, agreement, correction."""
+"""Labels by people and by a judge: relevance of pages, agreement, correction."""

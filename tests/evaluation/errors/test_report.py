@@ -5,9 +5,9 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medvrag_core.evaluation.errors.by_hand import ErrorLabel
 from medvrag_core.evaluation.errors.report import error_report
 from medvrag_core.evaluation.errors.taxonomy import without_other_candidates
-from medvrag_core.evaluation.labels.error_classes import ErrorLabel
 from medvrag_core.records import Trace
 from medvrag_core.settings import EvaluationSettings
 

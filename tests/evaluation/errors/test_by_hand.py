@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import cohens_kappa
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.errors.taxonomy import ERROR_CLASSES
-from medvrag_core.evaluation.labels.error_classes import (
+from medvrag_core.evaluation.errors.by_hand import (
     ErrorLabel,
     SuspectGold,
     human_check,
     read_error_labels,
     suspect_questions,
 )
+from medvrag_core.evaluation.errors.taxonomy import ERROR_CLASSES
 from medvrag_core.evaluation.statistics.proportions import wilson
 from medvrag_core.records import Question
 from medvrag_core.settings import EvaluationSettings
