@@ -21,6 +21,7 @@ from medvrag_core.runs.workspace import Workspace
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+collect_ignore = ["encoders/tiny_transformers.py"]  # a program for a Python that has torch
 REPO = Path(__file__).resolve().parents[1]
 CHROMIUM_FLAGS = [
     "--no-sandbox",

@@ -19,26 +19,35 @@ from medvrag_core.views.contrast_text import (
     tests_text,
 )
 from medvrag_core.views.markup import escape
-from medvrag_core.views.tables import HtmlTable, Number, p_text
+from medvrag_core.views.tables import HtmlTable, Number, Unbroken, p_text
 from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, interval_bars, titled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-def contrasts_table(contrasts: Sequence[Contrast], *, sets: bool = True, caption: str = "") -> HtmlTable:
+def contrasts_table(
+    contrasts: Sequence[Contrast],
+    *,
+    sets: bool = True,
+    beside: tuple[str, Sequence[object]] | None = None,
+    caption: str = "",
+) -> HtmlTable:
     """Both means of every contrast, and every set below; where there is one set they coincide and stand once.
 
     Parameters
     ----------
     contrasts : of one family, under the same rules
     sets : show the rows of single sets
+    beside : head and values, one a contrast, of one more column
     """
+    several = _several(contrasts)
+    head, values = beside or ("", [])
     rows: list[list[object]] = []
-    for found in contrasts:
+    for place, found in enumerate(contrasts):
         shown = [*means(found), *(found.sets if sets and len(found.sets) > 1 else ())]
-        rows += [[f"{found.b} over {found.a}", *_cells(effect)] for effect in shown]
-    columns = ["comparison", *_columns(contrasts)]
+        rows += [[f"{found.b} over {found.a}", *_cells(e, several, values[place : place + 1])] for e in shown]
+    columns = ["comparison", *_columns(contrasts, [head] if head else [])]
     return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, *_notes(contrasts)))))
 
 
@@ -48,8 +57,9 @@ def sensitivity_table(contrasts: Sequence[Contrast], *, caption: str = "") -> Ht
     p-values are adjusted within one reading. Contrasts without variants have no row, see
     :mod:`medvrag_core.evaluation.statistics.sensitivity`.
     """
+    several = _several(contrasts)
     rows: list[list[object]] = [
-        [f"{found.b} over {found.a}", name, *_cells(effect)]
+        [f"{found.b} over {found.a}", name, *_cells(effect, several)]
         for found in contrasts
         for name, effects in readings(found)
         for effect in effects
@@ -65,7 +75,7 @@ def contrast_figure(contrasts: Sequence[Contrast], *, caption: str = "") -> go.F
     import plotly.graph_objects as go
 
     drawn = [(place, effect) for place, found in enumerate(contrasts) for effect in means(found)]
-    several = any(len(found.sets) > 1 for found in contrasts)
+    several = _several(contrasts)
     figure = go.Figure()
     for name, color, shift in (("macro", BLUE, -0.18), ("question_weighted", ORANGE if several else BLUE, 0.18)):
         mine = [(place, effect) for place, effect in drawn if effect.name == name]
@@ -149,7 +159,7 @@ def accuracy_by_arm(
         )
     figure.update_xaxes(title="accuracy (% of questions), with 95% Wilson interval", range=[0, 100])
     figure.update_yaxes(range=[len(reports) - 0.4, -0.7], type="category")
-    row = ROW_HEIGHT + (40 if any(len(found.sets) > 1 for found in contrasts) else 20)
+    row = ROW_HEIGHT + (40 if _several(contrasts) else 20)
     return titled(figure, "Accuracy by arm", caption, height=180 + row * len(reports))
 
 
@@ -182,25 +192,33 @@ def flips_table(rates: Sequence[FlipRate], *, caption: str = "") -> HtmlTable:
     return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, "" if rates else how))))
 
 
-def _columns(contrasts: Sequence[Contrast]) -> list[str]:
-    interval = f"{_confidence(contrasts)} interval"
-    counts = ["mean over", "n", "accuracy (%)", "won / lost", "points", interval]
-    return [*counts, "p", "adjusted p", "detectable", "equivalence p", "verdict"]
+def _several(contrasts: Sequence[Contrast]) -> bool:
+    return any(len(found.sets) > 1 for found in contrasts)
 
 
-def _cells(e: Effect) -> list[object]:
-    numbers = (
+def _columns(contrasts: Sequence[Contrast], beside: Sequence[str] = ()) -> list[str]:
+    """What decides stands first, since wide tables are scrolled on narrow screens."""
+    which = ["mean over"] if _several(contrasts) else []
+    decides = ["n", "won / lost", "points", f"{_confidence(contrasts)} interval", "adjusted p", "verdict"]
+    return [*which, *decides, *beside, "accuracy (%)", "p", "detectable", "equivalence p"]
+
+
+def _cells(e: Effect, several: bool, beside: Sequence[object] = ()) -> list[object]:
+    decides = (
         f"{e.n:,}",
-        f"{100 * e.accuracy_a:.1f} → {100 * e.accuracy_b:.1f}",
         f"{e.won} / {e.lost}",
         f"{e.difference:+.1f}",
         f"[{e.low:+.1f}, {e.high:+.1f}]{'' if e.agree else '*'}",
-        p_text(e.p_value),
         p_text(e.p_adjusted),
+    )
+    more = (
+        f"{100 * e.accuracy_a:.1f} → {100 * e.accuracy_b:.1f}",
+        p_text(e.p_value),
         "–" if e.detectable is None else f"{e.detectable:.1f}",
         p_text(e.equivalence_p),
     )
-    return [MEAN_OVER.get(e.name, e.name), *map(Number, numbers), VERDICTS[e.verdict]]
+    which = [MEAN_OVER.get(e.name, e.name)] if several else []
+    return [*which, *map(Number, decides), Unbroken(VERDICTS[e.verdict]), *beside, *map(Number, more)]
 
 
 def _notes(contrasts: Sequence[Contrast]) -> Iterator[str]:

@@ -99,6 +99,10 @@ class Number(str):
     """A formatted number; set right-aligned with figures of equal width."""
 
 
+class Unbroken(str):
+    """A short text that stays on one line."""
+
+
 class Code(str):
     """A command; set in a fixed-width font."""
 
@@ -126,6 +130,8 @@ def p_text(value: float | None) -> str:
 def _cell(value: object) -> str:
     if isinstance(value, Number | int | float):
         return f'<td style="text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap">{escape(value)}</td>'
+    if isinstance(value, Unbroken):
+        return f'<td style="text-align:left;white-space:nowrap">{escape(value)}</td>'
     if isinstance(value, Code):
         return f'<td style="text-align:left"><code>{escape(value)}</code></td>'
     return f'<td style="text-align:left">{escape(value)}</td>'

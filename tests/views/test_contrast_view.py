@@ -40,6 +40,7 @@ def made(**counts: tuple[int, int, int, int]) -> list[Contrast]:
 def test_one_set_stands_once_and_says_so() -> None:
     found = made(all=(60, 12, 3, 25))
     table = contrasts_table(found)
+    assert "mean over" not in table.columns
     assert len(table.rows) == 1 and "mean of sets is the mean of questions" in table.caption
     effect = found[0].estimates[1]
     for part in ("12 / 3", "+9.0", f"[{effect.low:+.1f}, {effect.high:+.1f}]", "0.0352", "63.0 → 72.0", "100"):
@@ -52,8 +53,11 @@ def test_two_sets_show_both_means_and_each_set() -> None:
     found = made(medqa=(60, 12, 3, 25), mmlu=(20, 2, 6, 12))
     table = contrasts_table(found)
     assert [row[1] for row in table.rows] == ["sets", "questions", "medqa", "mmlu"]
-    assert [row[5] for row in table.rows] == ["-0.5", "+3.6", "+9.0", "-10.0"]
-    assert [row[1] for row in contrasts_table(found, sets=False).rows] == ["sets", "questions"]
+    points = table.columns.index("points")
+    assert [row[points] for row in table.rows] == ["-0.5", "+3.6", "+9.0", "-10.0"]
+    beside = contrasts_table(found, sets=False, beside=("other answers", ["7 of 140"]))
+    assert [row[1] for row in beside.rows] == ["sets", "questions"]
+    assert [row[beside.columns.index("other answers")] for row in beside.rows] == ["7 of 140"] * 2
     assert "coincide" not in table.caption and "sign flips" in table.caption
     assert "<i>" not in table.html and escape("family '<f>'") in table.html
     macro, weighted = contrast_figure(found).data
@@ -125,7 +129,8 @@ def test_other_readings_carry_everything_that_a_contrast_needs() -> None:
         ("MIRAGE's rule", "sets"),
         ("MIRAGE's rule", "questions"),
     ]
-    assert [row[5] for row in table.rows] == ["14 / 9", "14 / 9", "9 / 14", "9 / 14"]
+    counts = table.columns.index("won / lost")
+    assert [row[counts] for row in table.rows] == ["14 / 9", "14 / 9", "9 / 14", "9 / 14"]
     whole = contrasts_table([found], sets=False)
     assert [row[2:] for row in table.rows[:2]] == [row[1:] for row in whole.rows]
     assert table.columns[2:] == whole.columns[1:]
