@@ -23,7 +23,9 @@ STAGE_LABELS: dict[Stage, str] = {
 }
 
 
-CHUNKS_COUNT = "a chunk counts for the page with most of its words and for no other, so recall errs on the low side"
+CHUNKS_COUNT = (
+    "a chunk counts for the page with most of its words alone, so a page with the most words of no chunk cannot be found"
+)
 """Said beside numbers of arms that rank text chunks."""
 
 

@@ -108,9 +108,9 @@ def stage_recall(
 
     Notes
     -----
-    Chunks stand for the page that their id names, once, at their best place. The few words that a chunk may have of a
-    next page do not count as that page, here as in the error classes, which go by the same ids; so recall of a text
-    arm errs on the low side. A trace does not hold the other pages of a chunk.
+    Chunks stand for the page that their id names, once, at their best place. Words that a chunk has of another
+    page do not count as that page, here as in the error classes, which go by the same ids; so a page that has the most
+    words of no chunk cannot be found. A trace does not hold the other pages of a chunk.
     """
     count = StageCount(depths, rounds, labels)
     for trace in traces:
