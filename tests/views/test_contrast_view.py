@@ -139,7 +139,8 @@ def test_other_readings_carry_everything_that_a_contrast_needs() -> None:
     assert sensitivity_table([found]).rows == ()
     odd = variants[1].model_copy(update={"estimates": tuple(e.model_copy(update={"agree": False}) for e in turned)})
     starred = sensitivity_table([found.model_copy(update={"variants": (odd,)})])
-    assert starred.rows[0][7].endswith("*") and "* test and bootstrap disagree" in starred.caption
+    interval = starred.columns.index("95% interval")
+    assert starred.rows[0][interval].endswith("*") and "* test and bootstrap disagree" in starred.caption
     assert "*" not in table.caption + whole.caption
     agreed = found.model_copy(update={"variants": (variants[0], variants[2])})
     assert [row[1] for row in sensitivity_table([agreed]).rows] == ["every reading"] * 2
