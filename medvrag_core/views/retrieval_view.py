@@ -24,7 +24,7 @@ STAGE_LABELS: dict[Stage, str] = {
 
 
 CHUNKS_COUNT = (
-    "a chunk counts for the page with most of its words alone, so a page with the most words of no chunk cannot be found"
+    "a chunk counts for the page with most of its words alone, so a page that leads in no chunk cannot be found"
 )
 """Said beside numbers of arms that rank text chunks."""
 
