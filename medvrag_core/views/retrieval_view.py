@@ -90,31 +90,32 @@ def stage_funnel(report: StageRecall, *, caption: str = "") -> go.Figure:
 
 
 def paired_retrieval_table(paired: Sequence[PairedRetrieval], *, caption: str = "") -> HtmlTable:
-    """Each ranking against the baseline: counts, interval, sign-flip p and Holm's adjustment over this table."""
+    """Each ranking against the baseline: counts, interval, Holm's p over this table, means and sign-flip p."""
     rows = [
         [
             f"{c.b} over {c.a}",
             c.metric,
             Number(str(c.n)),
-            Number(f"{c.mean_b:.3f}"),
-            Number(f"{c.mean_a:.3f}"),
             Number(f"{c.won} / {c.lost}"),
             Number(f"{c.difference:+.3f}"),
             Number(f"[{c.low:+.3f}, {c.high:+.3f}]"),
-            Number(p_text(c.p_value)),
             Number(p_text(c.p_adjusted)),
+            Number(f"{c.mean_a:.3f} → {c.mean_b:.3f}"),
+            Number(p_text(c.p_value)),
         ]
         for c in paired
     ]
     confidence = f"{paired[0].confidence:.0%}" if paired else ""
-    columns = ["comparison", "metric", "questions", "mean of first", "mean of second", "won / lost", "difference"]
-    return HtmlTable([*columns, f"{confidence} interval", "sign-flip p", "Holm p"], rows, caption=caption)
+    decides = ["comparison", "metric", "n", "won / lost", "difference", f"{confidence} interval", "Holm p"]
+    return HtmlTable([*decides, "means", "sign-flip p"], rows, caption=caption)
 
 
 def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str = "") -> go.Figure:
     """Paired differences with bootstrap intervals, won and lost questions and adjusted p beside each; zero is equal."""
     import plotly.graph_objects as go
 
+    # A scale on which a small difference looks small.
+    reach = max([0.1, *(1.3 * max(-c.low, c.high) for c in paired)])
     figure = go.Figure(
         go.Scatter(
             x=[c.difference for c in paired],
@@ -125,7 +126,11 @@ def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str =
                 f"{c.difference:+.3f}  (won {c.won}, lost {c.lost}, Holm p {escape(p_text(c.p_adjusted))})"
                 for c in paired
             ],
-            textposition="top center",
+            # Texts beside marks near an edge run inwards.
+            textposition=[
+                "top center" if abs(c.difference) < 0.2 * reach else "top right" if c.difference < 0 else "top left"
+                for c in paired
+            ],
             error_x=interval_bars([(c.low, c.difference, c.high) for c in paired], BLUE),
             customdata=[[c.low, c.high, c.n] for c in paired],
             hovertemplate="%{y}<br>%{x:+.3f} [%{customdata[0]:+.3f}, %{customdata[1]:+.3f}]"
@@ -134,8 +139,6 @@ def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str =
         )
     )
     figure.add_vline(x=0, line={"color": GRAY, "width": 1.5}, layer="below")
-    # Room for the text beside marks near the edge, and a scale on which a small difference looks small.
-    reach = max([0.1, *(1.3 * max(-c.low, c.high) for c in paired)])
     n = max((c.n for c in paired), default=0)
     figure.update_xaxes(title=f"mean difference over {n} questions, with bootstrap interval", range=[-reach, reach])
     figure.update_yaxes(autorange="reversed", type="category")
