@@ -12,7 +12,7 @@ from medvrag_core.evaluation.stopping.rounds import IterationGain
 from medvrag_core.evaluation.stopping.rule import HINDSIGHT, LEARNED, FeatureWeight, StopRuleReport
 from medvrag_core.views.contrast_text import MEAN_OVER, VERDICTS, means
 from medvrag_core.views.markup import escape
-from medvrag_core.views.tables import HtmlTable, Number, p_text, seconds
+from medvrag_core.views.tables import HtmlTable, Number, Unbroken, p_text, seconds
 from medvrag_core.views.theme import BLUE, GRAY, GREEN, ORANGE, PURPLE, VERMILION, titled
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def steps_table(steps: Sequence[PolicyStep], *, caption: str = "") -> HtmlTable:
             Number(f"{effect.difference:+.1f}"),
             Number(f"[{effect.low:+.1f}, {effect.high:+.1f}]"),
             Number(p_text(effect.p_adjusted)),
+            Unbroken(VERDICTS[effect.verdict]),
             *map(Number, _time_cells(s) if effect.name == "question_weighted" else ["–"] * 5),
-            VERDICTS[effect.verdict],
         ]
         for s in steps
         for effect in means(s.contrast)
@@ -109,12 +109,12 @@ def steps_table(steps: Sequence[PolicyStep], *, caption: str = "") -> HtmlTable:
         "points",
         "interval",
         "adjusted p",
+        "reading",
         "right answers more in 1,000 questions",
         "time more a question",
         "interval",
         "right answers a second more",
         "interval",
-        "reading",
     ]
     return HtmlTable(columns, rows, caption=caption)
 
@@ -226,7 +226,7 @@ def _gain_cells(e: Effect) -> list[object]:
         p_text(e.p_value),
         p_text(e.p_adjusted),
     )
-    return [*map(Number, cells), VERDICTS[e.verdict]]
+    return [*map(Number, cells), Unbroken(VERDICTS[e.verdict])]
 
 
 def _signed(value: float | None) -> str:

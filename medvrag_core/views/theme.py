@@ -53,8 +53,10 @@ def template(*, dark: bool = False) -> go.layout.Template:
                 "xref": "paper",
                 "xanchor": "left",
                 "yref": "container",
-                "y": 0.96,
+                # As far from the edge in a tall figure as in a low one.
+                "y": 1,
                 "yanchor": "top",
+                "pad": {"t": 16},
             },
             "colorway": list(PALETTE),
             "paper_bgcolor": paper,

@@ -65,7 +65,8 @@ def test_steps_show_count_interval_and_adjusted_p(report: StopRuleReport) -> Non
     assert [row[0] for row in table.rows] == [f"{LEARNED} over {name}" for name in (STOP, GO, OWN)]
     first, second, _ = table.rows
     assert "60 / 0" in first and "+50.0" in first and "+500" in first
-    assert first[10] != "–" and second[10] == "–", "a faster policy has no rate"
+    rate = table.columns.index("right answers a second more")
+    assert first[rate] != "–" and second[rate] == "–", "a faster policy has no rate"
     (made,) = stopping_view.steps_table([step(3, 1)]).rows
     assert "3 / 1" in made and "+2.0 s" in made and "+20" in made and "+0.01" in made
 
