@@ -117,7 +117,7 @@ def contrast_figure(contrasts: Sequence[Contrast], *, caption: str = "") -> go.F
 
 
 def _room(drawn: Sequence[Effect]) -> tuple[float, float]:
-    """A range of differences that holds zero, every interval and the text centered on each mark, a bit over half as wide."""
+    """A range that holds zero, every interval and the text centered on each mark, which takes 0.6 of the width."""
     marks, half = [e.difference for e in drawn], 0.3
     low, high = min(0.0, *(e.low for e in drawn)), max(0.0, *(e.high for e in drawn))
     width = max(1.05 * (high - low), (max(marks) - min(marks)) / (1 - 2 * half), 1.0)

@@ -128,16 +128,17 @@ def removal_figure(report: RemovalReport, *, caption: str = "") -> go.Figure:
         title="what became of the answer; paired difference with its interval, exact McNemar test",
         tickvals=list(range(len(report.effects))),
         ticktext=[
-            f"{e.name}: {' against '.join(str(shares[e.name].count) for shares in counts)} of {e.n}"
-            f"<br>{e.won} only with cited pages left out, {e.lost} only with uncited ones"
-            f"<br>{e.difference:+.1f} points [{e.low:+.1f}, {e.high:+.1f}], adjusted p {escape(p_text(e.p_adjusted))}"
+            # Short lines: plotly drops a label that runs into its neighbor.
+            f"{e.name}:<br>{' against '.join(str(shares[e.name].count) for shares in counts)} of {e.n}"
+            f"<br>{e.won} only without cited,<br>{e.lost} only without uncited"
+            f"<br>{e.difference:+.1f} [{e.low:+.1f}, {e.high:+.1f}] points<br>adjusted p {escape(p_text(e.p_adjusted))}"
             for e in report.effects
         ],
     )
     figure.update_yaxes(title="share of questions (%), 95% interval", range=[0, 100])
-    figure.update_layout(barmode="group", legend={"y": -0.42})
+    figure.update_layout(barmode="group", legend={"y": -0.6})
     title = "Answers without the pages they cite" if report.n else "No answer cites pages that could be left out"
-    return titled(figure, title, caption, height=460)
+    return titled(figure, title, caption, height=520)
 
 
 def _by_outcome(row: RemovalRow) -> dict[str, Share]:

@@ -59,8 +59,8 @@ def test_no_comparison_of_removals_without_n_counts_interval_and_adjusted_p() ->
     figure = removal_figure(REMOVAL, caption="profile cpu")
     assert [list(bar.y) for bar in figure.data] == [[50.0, 100.0], [10.0, 0.0]]
     flips = figure.layout.xaxis.ticktext[0]
-    for part in ("another answer: 5 against 1 of 10", "5 only with cited pages left out, 1 only with uncited ones",
-                 "+40.0 points [+5.5, +71.5], adjusted p 0.0430"):  # fmt: skip
+    for part in ("another answer:<br>5 against 1 of 10", "5 only without cited,<br>1 only without uncited",
+                 "+40.0 [+5.5, +71.5] points<br>adjusted p 0.0430"):  # fmt: skip
         assert part in flips
     assert "<b>arm" not in html
 
