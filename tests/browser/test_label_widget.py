@@ -78,6 +78,8 @@ def test_a_rater_clicks_through_the_widget_in_jupyterlab(chromium: Browser, lab:
     page = context.new_page()
     page.set_default_timeout(120_000)
     page.goto(f"{lab}/lab/tree/label.ipynb")
+    # A cell that is run before its kernel is there is not run at all.
+    page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for(state="attached")
     page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
     page.keyboard.press("Shift+Enter")
     page.get_by_placeholder("your name or initials").fill("ann")
