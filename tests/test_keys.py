@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from medvrag_core.cli import app
+from medvrag_core.cli import app, given
 from medvrag_core.errors import SettingsError
 from medvrag_core.evaluation.questions import write_questions
 from medvrag_core.models.faults import call_errors
@@ -282,4 +282,4 @@ def test_a_key_in_a_profile_file_is_refused_without_repeating_it(tmp_path: Path,
 def test_plain_values_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     for value in ("data/task-2026-with-a-long-name.jsonl", "http://127.0.0.1:8000/v1", "a@b", "hf-internal-testing/x1"):
         assert Profile(name="x", note=value).note == value
-        assert app._pairs([f"x={value}"], "-p") == {"x": value}
+        assert given.pairs([f"x={value}"], "-p") == {"x": value}

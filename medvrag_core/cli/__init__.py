@@ -1,1 +1,1 @@
-"""The ``medvrag`` command: :mod:`.app` holds the verbs of a run, each other module the verbs of one topic."""
+"""The ``medvrag`` command: :mod:`.app` lists all verbs, each other module holds those of one topic."""

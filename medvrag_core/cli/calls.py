@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.cli.given import JsonOption, profile_of, run_first, traces_of
+from medvrag_core.cli.given import ArmsOption, JsonOption, profile_of, run_first, traces_of
 from medvrag_core.errors import NotBuiltError
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import differences
@@ -65,7 +65,7 @@ def import_(
 def replay(
     run_: RunArgument,
     system: Annotated[str, typer.Option(help="Which system.")] = "medvrag",
-    arms: Annotated[Path | None, typer.Option(help="YAML file with control arms of your own.")] = None,
+    arms: ArmsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Answer the questions of a run again from its stored calls alone; exits with 1 if any detail differs."""

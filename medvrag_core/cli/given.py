@@ -1,4 +1,4 @@
-"""What many verbs are given alike: profiles, overrides, sizes of sets, runs, and the option ``--json``."""
+"""What many verbs are given alike: profiles, overrides, sizes of sets, runs, and options of the same meaning."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ from medvrag_core.settings import EvaluationSettings, Profile
 if TYPE_CHECKING:
     from medvrag_core.evaluation.endings import Ending
 
+SourceOption = Annotated[Path | None, typer.Option(help="Folder of PDFs (searched in depth).")]
+ProfileOption = Annotated[str | None, typer.Option(help="Profile name or YAML file. Default: the run's own, else cpu.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override, e.g. --set loop.max_rounds=1.")]
+ArmsOption = Annotated[Path | None, typer.Option(help="YAML file with control arms of your own, one line each.")]
+RunOption = Annotated[Path | None, typer.Option("--run", help="Folder of a finished run.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
 
 

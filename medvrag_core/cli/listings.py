@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 import yaml
 
-from medvrag_core.cli.given import JsonOption
+from medvrag_core.cli.given import ArmsOption, JsonOption
 from medvrag_core.profiles.load import load_profile, profile_names
 
 
 def systems(
-    arms: Annotated[Path | None, typer.Option(help="YAML file with control arms of your own, one line each.")] = None,
+    arms: ArmsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the systems and control arms that `medvrag run --system` knows."""

@@ -1,0 +1,43 @@
+"""The verbs of the book: ``book run`` and ``book build``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medvrag_core.cli.given import pairs
+from medvrag_core.runs.lock import only_writer
+
+book = typer.Typer(no_args_is_help=True, help="Run the chapters of the book and render it.")
+
+
+@book.command("run")
+def book_run(
+    run_: Annotated[Path, typer.Option("--run", help="Run folder that all chapters share.")] = Path("runs/demo"),
+    notebooks: Annotated[Path, typer.Option(help="Folder of chapters.")] = Path("notebooks"),
+    profile: Annotated[str, typer.Option(help="Profile name or YAML file.")] = "cpu",
+    parameter: Annotated[list[str] | None, typer.Option("-p", help="name=value for chapters that have it.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Chapter to run (repeatable), e.g. 03_filter.")] = None,
+    force: Annotated[bool, typer.Option(help="Run chapters again even if nothing changed.")] = False,
+) -> None:
+    """Run the chapters in order with papermill; each must pass the verdict before the next one starts."""
+    from medvrag_core.views.publishing.runner import run_chapters
+
+    parameters = pairs(parameter or [], "-p")
+    with only_writer(run_):
+        done = run_chapters(notebooks, run_, profile=profile, parameters=parameters, only=only, force=force)
+    typer.echo(f"{run_.name}: {len(done)} chapters passed")
+
+
+@book.command("build")
+def book_build(
+    run_: Annotated[Path, typer.Option("--run", help="Run whose executed chapters are published.")] = Path("runs/demo"),
+    source: Annotated[Path, typer.Option(help="Folder of the book's own pages.")] = Path("book"),
+    out: Annotated[Path, typer.Option(help="Where the site goes.")] = Path("book/_build"),
+) -> None:
+    """Render the book from executed chapters; a warning is an error, nothing is fetched at view time."""
+    from medvrag_core.views.publishing.book import build_book
+
+    typer.echo(f"open {build_book(run_, source, out)}")

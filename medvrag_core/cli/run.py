@@ -1,0 +1,215 @@
+"""The verbs of a run: ``run``, ``retrieve``, ``ask``, ``report``, ``convert``."""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medvrag_core.cli.given import (
+    ArmsOption,
+    JsonOption,
+    ProfileOption,
+    RunOption,
+    SetOption,
+    SourceOption,
+    profile_for,
+    run_first,
+)
+from medvrag_core.errors import InputError, NotBuiltError
+from medvrag_core.records import Question
+from medvrag_core.runs.lock import only_writer
+from medvrag_core.runs.stage import record_stage
+from medvrag_core.runs.workspace import Workspace
+from medvrag_core.settings import Profile, fingerprint
+
+
+def run(
+    questions: Annotated[Path, typer.Option(help="JSONL: id, question, options, answer, optional gold_pages.")],
+    out: Annotated[Path, typer.Option(help="Run folder; made if missing, resumed if it exists.")],
+    source: SourceOption = None,
+    profile: ProfileOption = None,
+    system: Annotated[str, typer.Option(help="Which system answers; see `medvrag systems`.")] = "medvrag",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
+    arms: ArmsOption = None,
+    calls: Annotated[
+        str | None, typer.Option(help="Model calls: only-missing (default), always, never, or only-cache (a replay).")
+    ] = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Build what is missing, answer every question, write OUT/report.json and one trace a question.
+
+    Stopped runs go on where they stopped. Example:
+
+        medvrag run --source pdfs --questions q.jsonl --out runs/mine
+    """
+    from medvrag_core.evaluation.outcomes import read_asked_endings
+    from medvrag_core.evaluation.questions import read_questions
+    from medvrag_core.evaluation.report import run_report, write_report
+    from medvrag_core.systems.answering import answer_and_store, require_resumable
+    from medvrag_core.systems.base import add_arms, find_system
+    from medvrag_core.systems.prepare import prepare
+    from medvrag_core.systems.resources import Resources
+    from medvrag_core.views.report_text import report_text
+
+    asked = read_questions(questions)[:limit]
+    if arms is not None:
+        add_arms(arms)
+    find_system(system)
+    workspace = Workspace(out)
+    resolved = profile_for(workspace, profile, [*(set_ or []), *([f"calls.policy={calls}"] if calls else [])])
+    with only_writer(out):
+        _require_corpus(workspace, source)
+        require_resumable(system, workspace, resolved)
+        prepare(workspace, source, resolved)
+        resources = Resources(workspace, resolved)
+        with record_stage(out, "reasoning_loop", profile=resolved.name, settings=resolved) as stage:
+            try:
+                answer_and_store(system, resources, asked)
+            finally:
+                resources.close()
+            report = run_report(*read_asked_endings(workspace, system, made_by="the same command again"))
+            write_report(out / "report.json", report)
+            stage.add(out / "report.json")
+            stage.measure(**report.model_dump(mode="json"))
+    typer.echo(report.model_dump_json(indent=1) if as_json else report_text(report, out))
+    if not report.complete:
+        raise typer.Exit(3)
+
+
+def retrieve(
+    queries: Annotated[Path, typer.Option(help="JSONL with id and text.")],
+    out: Annotated[Path, typer.Option(help="TREC run file to write.")],
+    source: SourceOption = None,
+    run_: RunOption = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Pages a query.")] = 100,
+    retriever: Annotated[
+        str, typer.Option(help="stage1, exact, bm25, hybrid, filtered, or a text arm: text_bm25 ...")
+    ] = "stage1",
+    profile: ProfileOption = None,
+    set_: SetOption = None,
+) -> None:
+    """Rank pages for every query and write a TREC run file (query Q0 page rank score tag).
+
+    With --source and no --run, pages and vectors are kept in a cache folder (MEDVRAG_CACHE).
+    """
+    from medvrag_core.evaluation.questions import read_queries
+    from medvrag_core.evaluation.retrieval.metrics import write_trec
+    from medvrag_core.systems.prepare import prepare, prepare_corpus
+    from medvrag_core.systems.resources import Resources
+    from medvrag_core.systems.retrievers import find_retriever, rank_all, reads_text_alone
+
+    asked = read_queries(queries)
+    search = find_retriever(retriever)
+    if source is None and run_ is None:
+        raise InputError("nothing to search", way_out="give --source DIR or --run RUN")
+    workspace = Workspace(run_) if run_ is not None else _cached(source, profile_for(None, profile, set_))
+    resolved = profile_for(workspace, profile, set_)
+    with only_writer(workspace.root):
+        _require_corpus(workspace, source)
+        if reads_text_alone(retriever):
+            if source is not None:
+                prepare_corpus(workspace, source, resolved)
+        elif source is not None or not (workspace.index / "manifest.json").is_file():
+            prepare(workspace, source, resolved)
+        resources = Resources(workspace, resolved)
+        write_trec(out, rank_all(search, resources, asked, k), tag=retriever)
+    typer.echo(f"{out}: {len(asked)} queries, up to {k} pages each, retriever {retriever}")
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="The question.")],
+    run_: Annotated[Path, typer.Option("--run", help="Folder of a finished run.")],
+    option: Annotated[list[str], typer.Option(help="LABEL=text, at least two times.")],
+    profile: ProfileOption = None,
+    system: Annotated[str, typer.Option(help="Which system answers.")] = "medvrag",
+    arms: ArmsOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer one question and show every round: query, pages, findings, memory bank.
+
+    Example:
+
+        medvrag ask "Which test?" --option A=Fundoscopy --option B=Spirometry --run runs/mine
+    """
+    from medvrag_core.systems.answering import answer_one, answering_fingerprint, set_up
+    from medvrag_core.systems.base import add_arms, find_system
+    from medvrag_core.systems.resources import Resources
+    from medvrag_core.views.trace_text import trace_text
+
+    if arms is not None:
+        add_arms(arms)
+    entry = find_system(system)
+    options = _options(option)
+    workspace = Workspace(run_)
+    if not (workspace.index / "manifest.json").is_file():
+        raise NotBuiltError(
+            f"run '{run_}' has no index",
+            way_out=f"build it with `medvrag run --source DIR --questions FILE --out {run_}`",
+        )
+    resources = Resources(workspace, profile_for(workspace, profile, set_))
+    try:
+        view, (asked,) = set_up(system, resources, [Question(id="ask", question=question, options=options)])
+        key = answering_fingerprint(system, view)
+        trace = answer_one(system, entry.compose(view), asked, profile=view.profile.name, key=key)
+    finally:
+        resources.close()
+    typer.echo(trace.model_dump_json(indent=1) if as_json else trace_text(trace))
+    if trace.outcome == "error":
+        raise typer.Exit(3)
+
+
+def report(
+    run_: Annotated[Path, typer.Option("--run", help="Folder of a finished run.")],
+    system: Annotated[str, typer.Option(help="Which system.")] = "medvrag",
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute the report of a run from what is stored, all three scorers included."""
+    from medvrag_core.evaluation.outcomes import read_asked_endings
+    from medvrag_core.evaluation.report import run_report
+    from medvrag_core.views.report_text import report_text
+
+    made = run_report(*read_asked_endings(Workspace(run_), system, made_by=run_first(system)))
+    typer.echo(made.model_dump_json(indent=1) if as_json else report_text(made, run_))
+
+
+def convert(
+    questions: Annotated[Path, typer.Argument(help="JSONL with _id, text and metadata (options, answer, doc, page).")],
+    out: Annotated[Path, typer.Option(help="Question file to write.")],
+) -> None:
+    """Rewrite a question file in BEIR form as a question file for `medvrag run`."""
+    from medvrag_core.evaluation.questions import read_questions, write_questions
+
+    asked = read_questions(questions)
+    write_questions(out, asked)
+    typer.echo(f"{out}: {len(asked)} questions")
+
+
+def _require_corpus(workspace: Workspace, source: Path | None) -> None:
+    if source is None and not workspace.corpus.is_dir():
+        raise NotBuiltError(f"run '{workspace.root}' has no corpus yet", way_out="give --source DIR, a folder of PDFs")
+
+
+def _cached(source: Path | None, profile: Profile) -> Workspace:
+    base = Path(os.environ.get("MEDVRAG_CACHE", Path.home() / ".cache" / "medvrag"))
+    key = sha256(f"{source and source.resolve()}\n{fingerprint(profile)}".encode()).hexdigest()[:16]
+    return Workspace(base / key)
+
+
+def _options(items: list[str]) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for pair in items:
+        label, sign, text = pair.partition("=")
+        if not sign or not label.strip() or not text.strip():
+            raise InputError(f"--option {pair}: is not LABEL=text", way_out='write --option "A=first choice"')
+        if label.strip() in options:
+            raise InputError(f"--option {pair}: label '{label.strip()}' is given twice")
+        options[label.strip()] = text.strip()
+    if len(options) < 2:
+        raise InputError("a question needs at least two options", way_out="give --option LABEL=text for each")
+    return options
