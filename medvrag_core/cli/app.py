@@ -1,7 +1,8 @@
 """The ``medvrag`` command: few verbs, each a thin call into the package.
 
-Exit codes: 0 done; 1 a replay differed, or a chapter failed; 2 the input, a setting or the state of the run is at
-fault; 3 a model failed, or questions of a run ended in an error (run again to ask only those); 130 stopped by Ctrl-C.
+Exit codes: 0 done; 1 a replay differed, a chapter failed, or a claim states what is not so; 2 the input, a setting or
+the state of the run is at fault; 3 a model failed, or questions of a run ended in an error (run again to ask only
+those); 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
