@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 collect_ignore = ["encoders/tiny_transformers.py"]  # a program for a Python that has torch
 REPO = Path(__file__).resolve().parents[1]
+# A shell starts what it runs in the background with Ctrl-C ignored, and so would be every process that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
