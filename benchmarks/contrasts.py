@@ -111,6 +111,7 @@ def made_endings(arms: dict[str, Arm]) -> dict[str, list[Ending]]:
                 rounds_used=1,
                 reply=f"{said}. The answer is B." if lost else f"{said} <answer>{'A' if right else 'B'}</answer>",
                 finish_reason="stop",
+                option_scores={},
             )
             for question, right, lost in zip(questions, arm.right[0], unread, strict=True)
         ]
