@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.cli.given import JsonOption, asked_endings, evaluation_of
+from medvrag_core.cli.given import JsonOption, SystemOption, asked_endings, evaluation_of
 from medvrag_core.errors import InputError
 from medvrag_core.runs.workspace import Workspace
 
@@ -16,7 +16,7 @@ def calibration(
     run_: Annotated[
         list[Path], typer.Option("--run", help="Folder of a run; repeated, the votes of several runs (seeds) count.")
     ],
-    system: Annotated[str, typer.Option(help="The arm.")] = "medvrag",
+    system: SystemOption = "medvrag",
     bins: Annotated[int, typer.Option(min=1, help="Bins of equal mass.")] = 10,
     target: Annotated[float, typer.Option(help="Accuracy that a threshold is chosen for.")] = 0.8,
     as_json: JsonOption = False,

@@ -7,18 +7,16 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.cli.given import ArmsOption, JsonOption, profile_of, run_first, traces_of
+from medvrag_core.cli.given import ArmsOption, JsonOption, RunOption, SystemOption, profile_of, run_first, traces_of
 from medvrag_core.errors import NotBuiltError
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import differences
 
 calls = typer.Typer(no_args_is_help=True, help="The model calls of a run: count, export, import.")
 
-RunArgument = Annotated[Path, typer.Option("--run", help="Folder of a run.")]
-
 
 @calls.command("status")
-def status(run_: RunArgument, as_json: JsonOption = False) -> None:
+def status(run_: RunOption, as_json: JsonOption = False) -> None:
     """Count the stored calls of a run by outcome, and by purpose and prompt version."""
     from medvrag_core.models.calls_status import calls_status
     from medvrag_core.models.store import CallStore
@@ -32,7 +30,7 @@ def status(run_: RunArgument, as_json: JsonOption = False) -> None:
 
 @calls.command("export")
 def export(
-    run_: RunArgument,
+    run_: RunOption,
     out: Annotated[Path, typer.Option(help="File to write, for example mine.jsonl.xz.")],
 ) -> None:
     """Write all calls and traces of a run into one compressed file, so that others can replay it."""
@@ -48,7 +46,7 @@ def export(
 @calls.command("import")
 def import_(
     archive: Annotated[Path, typer.Argument(help="File that `medvrag calls export` wrote.")],
-    run_: RunArgument,
+    run_: RunOption,
 ) -> None:
     """Put the calls of an export into a run; calls that it has already are kept."""
     from medvrag_core.runs.lock import only_writer
@@ -63,8 +61,8 @@ def import_(
 
 
 def replay(
-    run_: RunArgument,
-    system: Annotated[str, typer.Option(help="Which system.")] = "medvrag",
+    run_: RunOption,
+    system: SystemOption = "medvrag",
     arms: ArmsOption = None,
     as_json: JsonOption = False,
 ) -> None:

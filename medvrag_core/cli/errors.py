@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.cli.given import JsonOption, evaluation_of
+from medvrag_core.cli.given import JsonOption, RunOption, SystemOption, evaluation_of
 from medvrag_core.runs.workspace import Workspace
 
 
 def errors(
-    run_: Annotated[Path, typer.Option("--run", help="Folder of a finished run.")],
-    system: Annotated[str, typer.Option(help="The arm.")] = "medvrag",
+    run_: RunOption,
+    system: SystemOption = "medvrag",
     suspect: Annotated[
         Path | None, typer.Option(help="JSON lines with id and reason: questions whose gold option is in doubt.")
     ] = None,

@@ -23,7 +23,8 @@ SourceOption = Annotated[Path | None, typer.Option(help="Folder of PDFs (searche
 ProfileOption = Annotated[str | None, typer.Option(help="Profile name or YAML file. Default: the run's own, else cpu.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override, e.g. --set loop.max_rounds=1.")]
 ArmsOption = Annotated[Path | None, typer.Option(help="YAML file with control arms of your own, one line each.")]
-RunOption = Annotated[Path | None, typer.Option("--run", help="Folder of a finished run.")]
+RunOption = Annotated[Path, typer.Option("--run", help="Folder of a finished run.")]
+SystemOption = Annotated[str, typer.Option(help="Which system or control arm; see `medvrag systems`.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
 
 

@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.cli.given import JsonOption, asked_endings, profile_for, profile_of
+from medvrag_core.cli.given import JsonOption, RunOption, SystemOption, asked_endings, profile_for, profile_of
 from medvrag_core.errors import InputError
 from medvrag_core.runs.workspace import Workspace
 
-RunOption = Annotated[Path, typer.Option("--run", help="Folder of a finished run.")]
-SystemOption = Annotated[str, typer.Option(help="Which system.")]
 PartlyOption = Annotated[bool, typer.Option("--partly", help="Count partly relevant pages as relevant.")]
 
 

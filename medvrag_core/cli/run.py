@@ -16,6 +16,7 @@ from medvrag_core.cli.given import (
     RunOption,
     SetOption,
     SourceOption,
+    SystemOption,
     profile_for,
     run_first,
 )
@@ -32,7 +33,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Run folder; made if missing, resumed if it exists.")],
     source: SourceOption = None,
     profile: ProfileOption = None,
-    system: Annotated[str, typer.Option(help="Which system answers; see `medvrag systems`.")] = "medvrag",
+    system: SystemOption = "medvrag",
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
     arms: ArmsOption = None,
     calls: Annotated[
@@ -85,7 +86,7 @@ def retrieve(
     queries: Annotated[Path, typer.Option(help="JSONL with id and text.")],
     out: Annotated[Path, typer.Option(help="TREC run file to write.")],
     source: SourceOption = None,
-    run_: RunOption = None,
+    run_: Annotated[Path | None, typer.Option("--run", help="Folder of a finished run.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Pages a query.")] = 100,
     retriever: Annotated[
         str, typer.Option(help="stage1, exact, bm25, hybrid, filtered, or a text arm: text_bm25 ...")
@@ -123,10 +124,10 @@ def retrieve(
 
 def ask(
     question: Annotated[str, typer.Argument(help="The question.")],
-    run_: Annotated[Path, typer.Option("--run", help="Folder of a finished run.")],
+    run_: RunOption,
     option: Annotated[list[str], typer.Option(help="LABEL=text, at least two times.")],
     profile: ProfileOption = None,
-    system: Annotated[str, typer.Option(help="Which system answers.")] = "medvrag",
+    system: SystemOption = "medvrag",
     arms: ArmsOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
@@ -165,8 +166,8 @@ def ask(
 
 
 def report(
-    run_: Annotated[Path, typer.Option("--run", help="Folder of a finished run.")],
-    system: Annotated[str, typer.Option(help="Which system.")] = "medvrag",
+    run_: RunOption,
+    system: SystemOption = "medvrag",
     as_json: JsonOption = False,
 ) -> None:
     """Recompute the report of a run from what is stored, all three scorers included."""

@@ -11,12 +11,13 @@ from functools import partial
 from tqdm import tqdm
 
 from medvrag_core.errors import InputError
-from medvrag_core.filter.base import Candidate
 from medvrag_core.filter.mapreduce import MapReduceFilter
 from medvrag_core.index.fusion import reciprocal_rank_fusion
+from medvrag_core.reasoning.loop import retrieve
 from medvrag_core.records import FilterDecision, Hit, Query
 from medvrag_core.systems import text_rag
 from medvrag_core.systems.base import SystemEntry, catalog
+from medvrag_core.systems.medvrag import PageEvidence
 from medvrag_core.systems.resources import Resources
 
 Retriever = Callable[[Resources, str, int], tuple[Hit, ...]]
@@ -55,13 +56,8 @@ def filtered(resources: Resources, text: str, k: int) -> tuple[Hit, ...]:
 
 def filter_decision(resources: Resources, text: str, **overrides: int) -> FilterDecision:
     """What the filter makes of the Stage-1 candidates of a query; ``overrides`` are fields of FilterSettings."""
-    hits = stage1(resources, text, resources.profile.index.candidates)
-    summaries = resources.store.summaries
-    candidates = [
-        Candidate(page_id=h.page_id, summary=summaries[h.page_id].text, rank=h.rank, score=h.score) for h in hits
-    ]
     settings = resources.profile.filter.model_copy(update=overrides)
-    return MapReduceFilter(resources.ranker, settings).select(text, candidates)
+    return retrieve(PageEvidence(resources), MapReduceFilter(resources.ranker, settings), text)[1]
 
 
 RETRIEVERS: dict[str, Retriever] = {f.__name__: f for f in (stage1, exact, bm25, hybrid, filtered)}
