@@ -188,13 +188,15 @@ def open_pretrained(
         bare, _, revision = (name, "", "") if Path(name).is_dir() else name.partition("@")
         pinned = {"revision": revision} if revision else {}
         tokenizer = transformers.AutoTokenizer.from_pretrained(bare, **pinned)
+        # Weights in PyTorch's own form are pickles, and nothing from outside is unpickled.
         model, loaded = getattr(transformers, kind).from_pretrained(
-            bare, dtype=torch.float32, output_loading_info=True, **pinned
+            bare, dtype=torch.float32, output_loading_info=True, use_safetensors=True, **pinned
         )
     except (OSError, ValueError) as error:
         raise MedvragError(
             f"{field}: the weights '{name}' cannot be opened ({str(error).strip().splitlines()[0]})",
-            way_out="give the folder that holds them, or a hub id that was fetched (`hf download ID`)",
+            way_out="give the folder that holds them, or a hub id that was fetched (`hf download ID`); "
+            "weights must be safetensors",
         ) from None
     # transformers fills what the file lacks with random numbers and only warns. [CLS] does not go through the pooler.
     lacking = [key for key in loaded["missing_keys"] if kind != "AutoModel" or not key.startswith("pooler.")]

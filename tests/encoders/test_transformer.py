@@ -142,6 +142,7 @@ def test_sides_titles_and_runs_differ_where_they_should(tiny: dict[str, Any]) ->
     ("case", "words"),
     [
         ("missing", "nowhere' cannot be opened"),
+        ("pickled", "weights must be safetensors"),
         ("two_scores", "gives 2 scores a pair; name a cross-encoder"),
         ("no_head", "lacks 2 weights of an AutoModelForSequenceClassification, for example classifier.bias"),
         ("no_name", "text.rerank_model: names no weights; set it to a hub id or to a folder"),

@@ -35,6 +35,10 @@ def main(folder: Path) -> None:
     save(folder / "cross", tokenizer, transformers.BertForSequenceClassification(one_score), 2)
     save(folder / "two_scores", tokenizer, transformers.BertForSequenceClassification(config), 3)
 
+    save(folder / "pickled", tokenizer, transformers.BertForSequenceClassification(one_score), 2)
+    (folder / "pickled" / "model.safetensors").unlink()
+    torch.save({}, folder / "pickled" / "pytorch_model.bin")
+
     query, article, cross = (str(folder / name) for name in ("query", "article", "cross"))
     bge = TransformerTextEncoder(TextSettings(encoder="bge", model=query))
     medcpt = TransformerTextEncoder(TextSettings(encoder="medcpt", model=query, passage_model=article))
@@ -64,6 +68,7 @@ def main(folder: Path) -> None:
                 "scores_expected": scores_by_card(cross, QUERY, PASSAGES).tolist(),
                 "errors": {
                     "missing": error_of(TextSettings(rerank_model=str(folder / "nowhere"))),
+                    "pickled": error_of(TextSettings(rerank_model=str(folder / "pickled"))),
                     "two_scores": error_of(TextSettings(rerank_model=str(folder / "two_scores"))),
                     "no_head": error_of(TextSettings(rerank_model=query)),
                     "no_name": error_of(TextSettings()),
