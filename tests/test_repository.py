@@ -67,6 +67,11 @@ def test_there_are_the_chapters_of_the_book_and_all_are_in_its_table_of_contents
     assert [chapter.name for chapter in find_chapters(REPO / "notebooks")] == names
 
 
+def test_the_first_chapter_names_every_other_one() -> None:
+    first, *others = NOTEBOOKS
+    assert re.findall(r'"\| (\d\d) ', first.read_text(encoding="utf-8")) == [path.stem[:2] for path in others]
+
+
 def test_every_page_of_the_book_is_in_its_table_of_contents() -> None:
     toc = (REPO / "book" / "_toc.yml").read_text(encoding="utf-8")
     pages = {path.stem for path in (REPO / "book").glob("*.md")}
