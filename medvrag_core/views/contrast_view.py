@@ -20,7 +20,7 @@ from medvrag_core.views.contrast_text import (
 )
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number, Unbroken, p_text
-from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, interval_bars, titled
+from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, interval_bars, labeled_range, titled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -103,7 +103,7 @@ def contrast_figure(contrasts: Sequence[Contrast], *, caption: str = "") -> go.F
         margin = contrasts[0].rules.margin
         figure.add_vrect(x0=-margin, x1=margin, fillcolor=GRAY, opacity=0.15, line_width=0, layer="below")
         title = f"difference in accuracy (points), {_confidence(contrasts)} interval; band: ±{margin:g}"
-        figure.update_xaxes(title=title, range=_room([e for _, e in drawn]))
+        figure.update_xaxes(title=title, range=labeled_range([(e.low, e.difference, e.high) for _, e in drawn]))
     figure.update_yaxes(
         range=[len(contrasts) - 0.4, -0.6],
         tickvals=list(range(len(contrasts))),
@@ -114,15 +114,6 @@ def contrast_figure(contrasts: Sequence[Contrast], *, caption: str = "") -> go.F
     )
     height = 190 + (2 * ROW_HEIGHT if several else ROW_HEIGHT + 22) * len(contrasts)
     return titled(figure, "Paired differences", caption, height=height)
-
-
-def _room(drawn: Sequence[Effect]) -> tuple[float, float]:
-    """A range that holds zero, every interval and the text centered on each mark, which takes 0.6 of the width."""
-    marks, half = [e.difference for e in drawn], 0.3
-    low, high = min(0.0, *(e.low for e in drawn)), max(0.0, *(e.high for e in drawn))
-    width = max(1.05 * (high - low), (max(marks) - min(marks)) / (1 - 2 * half), 1.0)
-    left = min(low - 0.02 * width, min(marks) - half * width)
-    return left, max(high + 0.02 * width, max(marks) + half * width, left + width)
 
 
 def accuracy_by_arm(

@@ -11,7 +11,7 @@ from medvrag_core.evaluation.retrieval.stages import Stage, StageRecall
 from medvrag_core.evaluation.statistics.means import Estimate
 from medvrag_core.views.markup import escape
 from medvrag_core.views.tables import HtmlTable, Number, p_text, seconds
-from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, interval_bars, titled
+from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, interval_bars, labeled_range, titled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -114,8 +114,7 @@ def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str =
     """Paired differences with bootstrap intervals, won and lost questions and adjusted p beside each; zero is equal."""
     import plotly.graph_objects as go
 
-    # A scale on which a small difference looks small.
-    reach = max([0.1, *(1.3 * max(-c.low, c.high) for c in paired)])
+    points = [(c.low, c.difference, c.high) for c in paired]
     figure = go.Figure(
         go.Scatter(
             x=[c.difference for c in paired],
@@ -126,12 +125,9 @@ def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str =
                 f"{c.difference:+.3f}  (won {c.won}, lost {c.lost}, Holm p {escape(p_text(c.p_adjusted))})"
                 for c in paired
             ],
-            # Texts beside marks near an edge run inwards.
-            textposition=[
-                "top center" if abs(c.difference) < 0.2 * reach else "top right" if c.difference < 0 else "top left"
-                for c in paired
-            ],
-            error_x=interval_bars([(c.low, c.difference, c.high) for c in paired], BLUE),
+            textposition="top center",
+            textfont={"size": 11},
+            error_x=interval_bars(points, BLUE),
             customdata=[[c.low, c.high, c.n] for c in paired],
             hovertemplate="%{y}<br>%{x:+.3f} [%{customdata[0]:+.3f}, %{customdata[1]:+.3f}]"
             "<br>n = %{customdata[2]}<extra></extra>",
@@ -140,7 +136,8 @@ def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str =
     )
     figure.add_vline(x=0, line={"color": GRAY, "width": 1.5}, layer="below")
     n = max((c.n for c in paired), default=0)
-    figure.update_xaxes(title=f"mean difference over {n} questions, with bootstrap interval", range=[-reach, reach])
+    title = f"mean difference over {n} questions, with bootstrap interval"
+    figure.update_xaxes(title=title, range=labeled_range(points, least=0.2))
     figure.update_yaxes(autorange="reversed", type="category")
     return titled(figure, "Paired differences between rankings", caption, height=180 + (ROW_HEIGHT + 10) * len(paired))
 

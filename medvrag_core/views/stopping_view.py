@@ -29,14 +29,13 @@ def gains_table(gain: IterationGain, *, caption: str = "") -> HtmlTable:
     columns = [
         "questions with",
         "n",
-        "single round, right (%)",
-        "iterating, right (%)",
         "recovered / lost",
         "points",
         "interval",
-        "p",
         "adjusted p",
         "reading",
+        "right (%)",
+        "p",
     ]
     notes = [
         caption,
@@ -216,17 +215,15 @@ def _time_cells(s: PolicyStep) -> list[str]:
 
 
 def _gain_cells(e: Effect) -> list[object]:
-    cells = (
+    decides = (
         str(e.n),
-        f"{100 * e.accuracy_a:.1f}",
-        f"{100 * e.accuracy_b:.1f}",
         f"{e.won} / {e.lost}",
         f"{e.difference:+.1f}",
         f"[{e.low:+.1f}, {e.high:+.1f}]",
-        p_text(e.p_value),
         p_text(e.p_adjusted),
     )
-    return [*map(Number, cells), Unbroken(VERDICTS[e.verdict])]
+    more = (f"{100 * e.accuracy_a:.1f} → {100 * e.accuracy_b:.1f}", p_text(e.p_value))
+    return [*map(Number, decides), Unbroken(VERDICTS[e.verdict]), *map(Number, more)]
 
 
 def _signed(value: float | None) -> str:

@@ -105,3 +105,25 @@ def interval_bars(points: Sequence[tuple[float, float, float]], color: str, *, s
         "arrayminus": [scale * (value - low) for low, value, _ in points],
         "color": color,
     }
+
+
+def labeled_range(points: Sequence[tuple[float, float, float]], *, least: float = 1.0) -> tuple[float, float]:
+    """The range of an axis of differences that holds zero, every interval, and the label centered on every mark.
+
+    Parameters
+    ----------
+    points : low end, the value that is drawn, and high end; a label takes up to 0.6 of the width
+    least : width that the range has at least, so that a small difference looks small
+
+    >>> labeled_range([(0.0, 0.5, 1.0)], least=10)
+    (-4.5, 5.5)
+    """
+    marks, half = [value for _, value, _ in points] or [0.0], 0.3
+    low, high = min([0.0, *(p[0] for p in points)]), max([0.0, *(p[2] for p in points)])
+    first, last = min(marks), max(marks)
+    # Each bound is set by an end of an interval, or by a label whose share of the width is fixed.
+    one_label = max(high - first, last - low) / (1 - half)
+    width = max(1.04 * (high - low), one_label, (last - first) / (1 - 2 * half), least)
+    left, right = min(low, first - half * width), max(high, last + half * width)
+    slack = max(0.0, width - (right - left)) / 2
+    return left - slack, right + slack
