@@ -167,12 +167,15 @@ class PageVectors:
     ----------
     page_id : the page
     vectors : float32, shape (n, d), rows of unit length, n >= 1
-    boxes : float32, shape (n, 4), the area of the page each vector speaks for (see ``Box``)
+    boxes : float32, shape (p, 4), one a patch, p >= n (see ``Box``)
+    vector_of : int64, shape (p,), the row of ``vectors`` that speaks for each patch; 0, 1, 2, ... where nothing was
+        pooled
     """
 
     page_id: str
     vectors: NDArray[np.float32]
     boxes: NDArray[np.float32]
+    vector_of: NDArray[np.int64]
 
 
 # --- questions --------------------------------------------------------------------------

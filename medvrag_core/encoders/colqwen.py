@@ -19,7 +19,7 @@ from medvrag_core.errors import MedvragError
 from medvrag_core.records import PageVectors
 from medvrag_core.settings import EncoderSettings, fingerprint
 
-VERSION = 1
+VERSION = 2
 
 
 class ColQwenEncoder(PageEncoder):
@@ -93,8 +93,8 @@ class ColQwenEncoder(PageEncoder):
                     f"page {page.page.page_id}: {int(patches.sum())} image tokens for a grid of {down} x {across}",
                     way_out="use a release of colpali-engine that this project names",
                 )
-            pooled = pool_vectors(rows[patches], boxes, self.settings.vectors_per_page)
-            yield PageVectors(page.page.page_id, pooled.vectors, pooled.boxes)
+            pooled = pool_vectors(rows[patches], self.settings.vectors_per_page)
+            yield PageVectors(page.page.page_id, pooled.vectors, boxes, pooled.vector_of)
 
     def _embed(self, given: Any) -> NDArray[np.float32]:
         """Token vectors of a batch, float32, shape (batch, tokens, 128)."""

@@ -124,7 +124,7 @@ class EmbeddedEncoder(PageEncoder):
         patch_of_word = np.repeat(np.arange(len(patches)), [b - a for a, b in patches]).astype(np.int64)
         if not len(tokens.vectors):
             blank = self._joined(np.zeros((1, WIDTH), dtype=np.float32), [Counter()])
-            return PageVectors(layout.page_id, blank, np.array([_WHOLE_PAGE], dtype=np.float32))
+            return PageVectors(layout.page_id, blank, np.array([_WHOLE_PAGE], dtype=np.float32), np.arange(1))
         patch_of_token = patch_of_word[tokens.word_of]
         sums = np.zeros((len(patches), WIDTH), dtype=np.float32)
         np.add.at(sums, patch_of_token, tokens.vectors)
@@ -134,7 +134,7 @@ class EmbeddedEncoder(PageEncoder):
         words = [layout.words[a:b] for (a, b), has in zip(patches, filled, strict=True) if has]
         rows = self._joined(means, [Counter(t for word in run for t in terms(word.text)) for run in words])
         boxes = np.array([_hull([word.box for word in run]) for run in words], dtype=np.float32)
-        return PageVectors(layout.page_id, rows, boxes)
+        return PageVectors(layout.page_id, rows, boxes, np.arange(len(rows)))
 
     def _joined(self, vectors: NDArray[np.float32], told: Sequence[Counter[str]]) -> NDArray[np.float32]:
         """Dense and lexical part side by side, float32, shape (n, dim), unit rows."""

@@ -17,16 +17,14 @@ class Pooled:
     Attributes
     ----------
     vectors : float32, shape (k, d), unit rows, mean direction of each cluster
-    boxes : float32, shape (k, 4), hull of the boxes of each cluster
-    cluster_of : int64, shape (n,), the cluster that each patch went into
+    vector_of : int64, shape (n,), the row of ``vectors`` that each patch went into
     """
 
     vectors: NDArray[np.float32]
-    boxes: NDArray[np.float32]
-    cluster_of: NDArray[np.int64]
+    vector_of: NDArray[np.int64]
 
 
-def pool_vectors(vectors: NDArray[np.float32], boxes: NDArray[np.float32], at_most: int) -> Pooled:
+def pool_vectors(vectors: NDArray[np.float32], at_most: int) -> Pooled:
     """Merge the vectors of one page by Ward's method until ``at_most`` are left.
 
     Clusters are numbered by their first patch, so that the order of reading survives. With
@@ -35,13 +33,12 @@ def pool_vectors(vectors: NDArray[np.float32], boxes: NDArray[np.float32], at_mo
     Parameters
     ----------
     vectors : float32, shape (n, d), n >= 1, unit rows
-    boxes : float32, shape (n, 4)
     at_most : k >= 1
 
     Examples
     --------
     >>> v = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
-    >>> pool_vectors(v, np.zeros((3, 4), dtype=np.float32), 2).cluster_of.tolist()
+    >>> pool_vectors(v, 2).vector_of.tolist()
     [0, 1, 0]
     """
     if at_most < 1 or not len(vectors):
@@ -55,14 +52,11 @@ def pool_vectors(vectors: NDArray[np.float32], boxes: NDArray[np.float32], at_mo
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    cluster_of = rank[inverse].astype(np.int64)
+    vector_of = rank[inverse].astype(np.int64)
     clusters = len(order)
     sums = np.zeros((clusters, vectors.shape[1]), dtype=np.float32)
-    np.add.at(sums, cluster_of, vectors)
-    hulls = np.tile(np.array([np.inf, np.inf, -np.inf, -np.inf], dtype=np.float32), (clusters, 1))
-    np.minimum.at(hulls[:, :2], cluster_of, boxes[:, :2])
-    np.maximum.at(hulls[:, 2:], cluster_of, boxes[:, 2:])
+    np.add.at(sums, vector_of, vectors)
     # Opposite vectors can cancel out; their cluster then speaks with its first patch.
     empty = np.linalg.norm(sums, axis=1) < 1e-6
     sums[empty] = vectors[first[order]][empty]
-    return Pooled(unit_rows(sums), hulls, cluster_of)
+    return Pooled(unit_rows(sums), vector_of)

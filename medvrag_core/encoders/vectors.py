@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
@@ -17,7 +18,17 @@ from medvrag_core.records import PageVectors, Record
 from medvrag_core.runs.publish import sha256_of, whole_file, whole_folder, write_text
 
 SHARD_PAGES = 64
-_Shard = tuple[NDArray[np.float16], NDArray[np.float16], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """Pages one after another; ``rows`` and ``patches`` count those of each page."""
+
+    vectors: NDArray[np.float16]
+    boxes: NDArray[np.float16]
+    vector_of: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    patches: NDArray[np.int64]
 
 
 class ShardEntry(Record):
@@ -45,16 +56,19 @@ class VectorStore:
     page_ids : page ids in corpus order, N of them
     offsets : int64, shape (N + 1,), rows of page k are ``offsets[k]:offsets[k + 1]``
     vectors : float32, shape (rows, dim); stored as float16
-    boxes : float32, shape (rows, 4)
+    patch_offsets : int64, shape (N + 1,), patches of page k are ``patch_offsets[k]:patch_offsets[k + 1]``
+    boxes : float32, shape (patches, 4)
+    vector_of : int64, shape (patches,), row of each patch within its page
     """
 
     def __init__(self, manifest: VectorManifest, arrays: Sequence[_Shard]) -> None:
         self.manifest = manifest
         self.page_ids: tuple[str, ...] = tuple(p for shard in manifest.shards for p in shard.page_ids)
-        counts = np.concatenate([lengths for _, _, lengths in arrays])
-        self.offsets: NDArray[np.int64] = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        self.vectors: NDArray[np.float32] = np.concatenate([v for v, _, _ in arrays]).astype(np.float32)
-        self.boxes: NDArray[np.float32] = np.concatenate([b for _, b, _ in arrays]).astype(np.float32)
+        self.offsets = _starts([shard.rows for shard in arrays])
+        self.vectors: NDArray[np.float32] = np.concatenate([shard.vectors for shard in arrays]).astype(np.float32)
+        self.patch_offsets = _starts([shard.patches for shard in arrays])
+        self.boxes: NDArray[np.float32] = np.concatenate([shard.boxes for shard in arrays]).astype(np.float32)
+        self.vector_of: NDArray[np.int64] = np.concatenate([shard.vector_of for shard in arrays])
 
     @classmethod
     def open(cls, folder: Path) -> VectorStore:
@@ -93,7 +107,8 @@ class VectorStore:
             raise InputError(f"page '{page_id}' has no vectors in this run")
         k = self._row_of[page_id]
         rows = slice(int(self.offsets[k]), int(self.offsets[k + 1]))
-        return PageVectors(page_id, self.vectors[rows], self.boxes[rows])
+        patches = slice(int(self.patch_offsets[k]), int(self.patch_offsets[k + 1]))
+        return PageVectors(page_id, self.vectors[rows], self.boxes[patches], self.vector_of[patches])
 
     def __len__(self) -> int:
         return len(self.page_ids)
@@ -151,10 +166,16 @@ def _write_shard(file: Path, pages: Iterator[PageVectors]) -> None:
             handle,
             vectors=np.concatenate([p.vectors for p in done]).astype(np.float16),
             boxes=np.concatenate([p.boxes for p in done]).astype(np.float16),
-            lengths=np.array([p.vectors.shape[0] for p in done], dtype=np.int64),
+            vector_of=np.concatenate([p.vector_of for p in done]),
+            rows=np.array([len(p.vectors) for p in done], dtype=np.int64),
+            patches=np.array([len(p.boxes) for p in done], dtype=np.int64),
         )
 
 
 def _read_shard(file: Path) -> _Shard:
     with np.load(file, allow_pickle=False) as arrays:
-        return arrays["vectors"], arrays["boxes"], arrays["lengths"]
+        return _Shard(**{field.name: arrays[field.name] for field in fields(_Shard)})
+
+
+def _starts(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64)

@@ -35,7 +35,9 @@ class HashEncoder(PageEncoder):
             rng = np.random.default_rng(sum(given.page.page_id.encode()))
             rows = rng.normal(size=(int(rng.integers(1, 6)), 8)).astype(np.float32)
             rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-            yield PageVectors(given.page.page_id, rows, np.zeros((len(rows), 4), dtype=np.float32))
+            yield PageVectors(
+                given.page.page_id, rows, np.zeros((len(rows), 4), dtype=np.float32), np.arange(len(rows))
+            )
 
     def encode_query(self, text: str) -> np.ndarray:
         return np.eye(8, dtype=np.float32)[:1]
