@@ -11,6 +11,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from medvrag_core.encoders.identity import EncoderIdentity
 from medvrag_core.records import Page, PageLayout, PageVectors
 
 
@@ -62,9 +63,14 @@ class PageEncoder(ABC):
     dim: int
 
     @property
-    @abstractmethod
+    def identity(self) -> EncoderIdentity:
+        """What decides the vectors of a page or a query; the same before and after :meth:`fit` and :meth:`load`."""
+        return EncoderIdentity(encoder=type(self).__name__, version=0, model=self.fingerprint, dim=self.dim)
+
+    @property
     def fingerprint(self) -> str:
         """Changes whenever the same page or query would get other vectors."""
+        return self.identity.fingerprint
 
     def fit(self, pages: Iterable[PageInput]) -> None:
         """Learn corpus statistics (mean, projection, document frequencies); nothing by default."""
@@ -82,3 +88,7 @@ class PageEncoder(ABC):
     @abstractmethod
     def encode_query(self, text: str) -> NDArray[np.float32]:
         """Token vectors of a query, float32, shape (m, dim), m >= 1, rows of unit length."""
+
+    def query_words(self, text: str) -> tuple[str, ...]:
+        """What each row of :meth:`encode_query` stands for, to be read by people; numbers from 1 by default."""
+        return tuple(str(row) for row in range(1, len(self.encode_query(text)) + 1))
