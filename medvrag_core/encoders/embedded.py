@@ -109,15 +109,23 @@ class EmbeddedEncoder(PageEncoder):
 
     def encode_query(self, text: str) -> NDArray[np.float32]:
         """One row a word (its word pieces averaged); stop words and punctuation only count if nothing else is there."""
-        words = (self.settings.query_prefix + text).split()
-        tokens = load_minilm().encode_words(words)
-        told = [terms(word) for word in words]
-        encoded = set(tokens.word_of.tolist())
-        keep = [w for w in range(len(words)) if w in encoded and told[w]] or sorted(encoded)
+        words, tokens, keep = self._query_rows(text)
         if not keep:
             return self._joined(np.zeros((1, WIDTH), dtype=np.float32), [Counter()])
         means = np.stack([tokens.vectors[tokens.word_of == w].mean(axis=0) for w in keep])
-        return self._joined(means, [Counter(told[w]) for w in keep])
+        return self._joined(means, [Counter(terms(words[w])) for w in keep])
+
+    def query_words(self, text: str) -> tuple[str, ...]:
+        """See :class:`PageEncoder`; the words as they stand in the query, and a dash where it has none."""
+        words, _, keep = self._query_rows(text)
+        return tuple(words[w] for w in keep) or ("–",)
+
+    def _query_rows(self, text: str) -> tuple[list[str], Tokens, list[int]]:
+        """All words of a query with their tokens, and the places of the words that get a row."""
+        words = (self.settings.query_prefix + text).split()
+        tokens = load_minilm().encode_words(words)
+        encoded = set(tokens.word_of.tolist())
+        return words, tokens, [w for w in sorted(encoded) if terms(words[w])] or sorted(encoded)
 
     def _encode_page(self, layout: PageLayout, tokens: Tokens) -> PageVectors:
         patches = word_runs(len(layout.words), self.settings.vectors_per_page)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from medvrag_core.encoders.base import PageInput
+from medvrag_core.encoders.base import PageEncoder, PageInput
 from medvrag_core.encoders.embedded import EmbeddedEncoder, terms
 from medvrag_core.errors import NotBuiltError, SettingsError
 from medvrag_core.index.maxsim import two_way_score
@@ -138,6 +138,23 @@ def test_a_query_without_content_still_has_a_unit_row(encoder: EmbeddedEncoder, 
 
 def test_stop_words_do_not_speak_beside_content(encoder: EmbeddedEncoder) -> None:
     assert len(encoder.encode_query("What is the dose of allopurinol?")) == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("What is the dose of allopurinol?", ("dose", "allopurinol?")),
+        ("the of and", ("the", "of", "and")),
+        ("", ("–",)),
+        ("IL-6 at 2.5", ("IL-6", "2.5")),
+    ],
+)
+def test_each_row_of_a_query_has_its_word(encoder: EmbeddedEncoder, query: str, words: tuple[str, ...]) -> None:
+    assert encoder.query_words(query) == words
+    rows = encoder.encode_query(query)
+    assert len(rows) == len(words)
+    numbered = PageEncoder.query_words(encoder, query)
+    assert numbered == tuple(str(k) for k in range(1, len(words) + 1))
 
 
 def test_numbers_and_codes_stay_terms() -> None:
