@@ -76,7 +76,12 @@ class EncoderSettings(StageSettings):
     query_prefix: str = Field("", description="ColQwen2.5 needs 'Query: ' (research note 6.4)")
     max_visual_tokens: int = 768
     device: str = "cpu"
-    batch_size: int = 8
+    batch_size: int = Field(8, ge=1, description="pages the model takes at once")
+    loaders: int = Field(4, ge=1, description="threads that make page images ready while the model runs")
+    read_ahead: int = Field(4, ge=1, description="batches whose pages are sorted by size, and as many made ready ahead")
+    storage: Literal["float32", "float16", "int8"] = Field(
+        "float16", description="how vectors are kept; int8 has one scale a vector"
+    )
 
 
 class IndexSettings(StageSettings):
@@ -153,6 +158,9 @@ class ModelSettings(StageSettings):
 
 WHERE_FIELDS = ("base_url", "key_env", "timeout_s", "wall_s")
 """Fields of :class:`ModelSettings` that cannot change a reply."""
+LOADER_FIELDS = ("loaders", "read_ahead")
+"""Fields of :class:`EncoderSettings` that cannot change a vector."""
+
 
 
 class CallSettings(StageSettings):
@@ -338,6 +346,8 @@ def answering_settings(profile: Profile) -> Profile:
         values[name] = getattr(profile, name).model_copy(update=where)
     return profile.model_copy(update=values)
 
+    loading: dict[str, Any] = {name: EncoderSettings.model_fields[name].default for name in LOADER_FIELDS}
+    values["encoder"] = profile.encoder.model_copy(update=loading)
 
 def fingerprint(settings: BaseModel) -> str:
     """Sixteen hex digits that change when any field changes.

@@ -6,7 +6,7 @@ import pytest
 
 from medvrag_core.errors import SettingsError
 from medvrag_core.profiles.load import load_profile, profile_names
-from medvrag_core.settings import Profile, differences, fingerprint
+from medvrag_core.settings import EncoderSettings, Profile, answering_settings, differences, fingerprint
 
 
 @pytest.mark.parametrize("name", profile_names())
@@ -73,3 +73,9 @@ def test_any_field_changes_the_fingerprint_and_is_named() -> None:
     assert fingerprint(base) != fingerprint(changed)
     assert differences(base.model_dump(), changed.model_dump()) == ["index.shortlist: 4000 -> 7"]
     assert isinstance(base, Profile)
+
+
+def test_how_pages_are_loaded_shapes_no_answer() -> None:
+    slow, quick = (Profile(name="p", encoder=EncoderSettings(loaders=n, read_ahead=n)) for n in (1, 16))
+    other = Profile(name="p", encoder=EncoderSettings(loaders=1, read_ahead=1, vectors_per_page=50))
+    assert answering_settings(slow) == answering_settings(quick) != answering_settings(other)
