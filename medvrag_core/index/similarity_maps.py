@@ -43,13 +43,13 @@ class ScoreParts:
     @property
     def best_vectors(self) -> NDArray[np.intp]:
         """The vector that answers each query row best, shape (m,)."""
-        return self.similarity.argmax(axis=1)
+        return np.asarray(self.similarity.argmax(axis=1))
 
     @property
     def backward_of_rows(self) -> Floats:
         """The backward half by the query row that won each vector, shape (m,)."""
         rows = self.similarity.shape[0]
-        return np.bincount(self.similarity.argmax(axis=0), weights=self.backward, minlength=rows)
+        return np.bincount(self.similarity.argmax(axis=0), weights=self.backward, minlength=rows).astype(np.float64)
 
     @property
     def of_rows(self) -> Floats:

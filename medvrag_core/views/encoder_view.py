@@ -77,14 +77,14 @@ def query_maps(image: Path, page: PageVectors, parts: ScoreParts, words: Sequenc
         cells=("", f"{forward:.3f}", f"{backward:.3f}", _share(score, score)),
         note=f"What each patch adds to the score S = {score:.3f}: forward {forward:.3f} plus backward {backward:.3f}.",
         values=added,
-        **_scale(added),
+        scale=_scale(added),
     )
     behind = PageMap(
         name="whole query, backward half",
         cells=("", "", f"{backward:.3f}", ""),
         note="Best similarity of each patch with any word; its mean over the vectors is the backward half.",
         values=strongest,
-        **_scale(strongest),
+        scale=_scale(strongest),
     )
     scale = _scale(parts.row_maps)
     by_word = [
@@ -99,7 +99,7 @@ def query_maps(image: Path, page: PageVectors, parts: ScoreParts, words: Sequenc
             note=_word_note(word, row, parts),
             values=parts.row_maps[row],
             best=tuple(map(int, parts.best_patches(row))),
-            **scale,
+            scale=scale,
         )
         for row, word in enumerate(words)
     ]
@@ -134,6 +134,6 @@ def _patch_labels(parts: ScoreParts, words: Sequence[str]) -> list[str]:
     return labels
 
 
-def _scale(values: Floats) -> dict[str, float]:
+def _scale(values: Floats) -> tuple[float, float]:
     """Half of all patches stay clear, whatever similarities an encoder gives."""
-    return {"clear": float(np.median(values)), "full": float(values.max())}
+    return float(np.median(values)), float(values.max())

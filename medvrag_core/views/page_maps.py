@@ -34,7 +34,7 @@ class PageMap:
     cells : its other cells, finished texts
     note : what the shading says, in words; stands below the page and is read out when it is chosen
     values : shape (p,), one a patch
-    clear, full : values at which a patch has no shade, and the deepest
+    scale : the value up to which a patch has no shade, and the one that has the deepest
     best : patches with an outline
     """
 
@@ -42,8 +42,7 @@ class PageMap:
     cells: tuple[str, ...]
     note: str
     values: NDArray[np.floating]
-    clear: float
-    full: float
+    scale: tuple[float, float]
     best: tuple[int, ...] = ()
 
 
@@ -108,8 +107,8 @@ def _row(shown: PageMap, *, first: bool) -> str:
 
 def _shading(shown: PageMap, corners: NDArray[np.int_]) -> str:
     """One path for each depth of shade, since a page may have a thousand patches and a query thirty words."""
-    width = shown.full - shown.clear
-    shares = np.clip((shown.values - shown.clear) / width, 0, 1) if width > 0 else np.zeros(len(shown.values))
+    clear, full = shown.scale
+    shares = np.clip((shown.values - clear) / (full - clear), 0, 1) if full > clear else np.zeros(len(shown.values))
     depths = np.rint(_SHADES * shares).astype(int)
     paths = "".join(
         f'<path class="cell" fill-opacity="{0.6 * (depth / _SHADES) ** 1.5:.2f}" d="{_outlines(corners[chosen])}"/>'
@@ -131,9 +130,8 @@ def _rect(box: NDArray[np.int_]) -> str:
 
 
 def _key(shown: PageMap) -> str:
-    if shown.full <= shown.clear:
-        return ""
-    return f' <span style="white-space:nowrap">{shown.clear:.3f}<span class="key"></span>{shown.full:.3f}</span>'
+    clear, full = shown.scale
+    return f' <span style="white-space:nowrap">{clear:.3f}<span class="key"></span>{full:.3f}</span>'
 
 
 def _style(count: int) -> str:

@@ -26,7 +26,7 @@ def image(tmp_path: Path) -> Path:
 
 
 def made(name: str, values: list[float], **more: object) -> PageMap:
-    given = {"cells": ("1.0",), "note": f"note of {name}", "clear": 0.0, "full": 1.0} | more
+    given = {"cells": ("1.0",), "note": f"note of {name}", "scale": (0.0, 1.0)} | more
     return PageMap(name=name, values=np.array(values), **given)  # type: ignore[arg-type]
 
 
@@ -52,7 +52,7 @@ def test_shades_deepen_with_the_value_and_lie_where_the_page_has_the_patch(image
 
 
 def test_patches_of_one_depth_are_one_path_and_a_flat_map_shades_nothing(image: Path) -> None:
-    ((level,), flat) = shadings(shown(image, made("a", [1.0, 0.0, 1.0]), made("b", [0.3] * 3, clear=0.3, full=0.3)))
+    ((level,), flat) = shadings(shown(image, made("a", [1.0, 0.0, 1.0]), made("b", [0.3] * 3, scale=(0.3, 0.3))))
     assert level[1] == "M0 0H500V375H0ZM250 750H750V1500H250Z"
     assert flat == []
 
