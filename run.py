@@ -3,9 +3,10 @@
 
     python3 run.py book              set up, run all chapters on the embedded CPU default, build the book
     python3 run.py test [--fast]     set up, run every check; further arguments go to pytest
+    python3 run.py test --gpu-path   the tests that need torch, on the CPU; makes .venv-gpu beside .venv for them
     python3 run.py lab               open the chapters in JupyterLab
     python3 run.py setup             set up only; --with local (SmolLM2 reader) or --with gpu
-    python3 run.py clean [--all]     remove build products; --all also the demo run and .venv
+    python3 run.py clean [--all]     remove build products; --all also the demo run, .venv and .venv-gpu
 
 Everything is installed into .venv beside this file, from requirements.lock, and only when that file changed.
 This file uses the standard library alone and must parse on old Pythons, so that it can say that they are too old.
@@ -22,6 +23,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
@@ -31,6 +33,8 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "medvrag-setup.json"
+GPU_VENV = ROOT / ".venv-gpu"
+TORCH = "torch==2.13.0"  # as in environment.yml; its build, and so its hash, depends on where pip takes it from
 OLDEST, NEWEST = (3, 11), (3, 13)
 BUILT = ["book/_build", "book/_vendor", "book/chapters", "book/_generated", "dist", "build"]
 CACHES = [".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"]
@@ -72,12 +76,14 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     verb.add_argument("--run", default="runs/demo", help="run folder of the chapters (default: runs/demo)")
     verb.add_argument("--force", action="store_true", help="run chapters again even if nothing changed")
     verb = verbs.add_parser("test", help="run every check; further arguments go to pytest")
-    verb.add_argument("--fast", action="store_true", help="leave out tests marked slow, notebook or browser")
+    kind = verb.add_mutually_exclusive_group()
+    kind.add_argument("--fast", action="store_true", help="leave out tests marked slow, notebook or browser")
+    kind.add_argument("--gpu-path", action="store_true", help="only tests marked gpu_path, with torch, in .venv-gpu")
     verbs.add_parser("lab", help="open the chapters in JupyterLab")
     verb = verbs.add_parser("setup", help="install only")
     verb.add_argument("--with", dest="extras", action="append", default=[], choices=["local", "gpu"])
     verb = verbs.add_parser("clean", help="remove build products")
-    verb.add_argument("--all", action="store_true", help="also the demo run, the typeset demo PDFs and .venv")
+    verb.add_argument("--all", action="store_true", help="also the demo run, the demo PDFs, .venv and .venv-gpu")
     options, extra = parser.parse_known_args(arguments)
     if extra and options.verb != "test":
         parser.error(f"unknown argument: {' '.join(extra)}")
@@ -115,16 +121,19 @@ def make_venv() -> None:
             return
         say("the interpreter in .venv does not start or is out of range; making .venv anew")
         shutil.rmtree(str(VENV))
+    step(f"make .venv with {sys.executable}", venv_command(VENV))
+
+
+def venv_command(folder: Path, *flags: str) -> list[str]:
+    """Command that makes a virtual environment with pip in it."""
     if importlib.util.find_spec("ensurepip") is not None:
-        command = [sys.executable, "-m", "venv", str(VENV)]
-    elif shutil.which("uv"):
-        command = ["uv", "venv", "--seed", "--python", sys.executable, str(VENV)]
-    else:
-        raise RunError(
-            "this Python cannot make virtual environments with pip (the module 'ensurepip' is missing); "
-            "on Debian or Ubuntu: apt install python3-venv; or install uv; then start run.py again"
-        )
-    step(f"make .venv with {sys.executable}", command)
+        return [sys.executable, "-m", "venv", *flags, str(folder)]
+    if shutil.which("uv"):
+        return ["uv", "venv", "--seed", "--python", sys.executable, *flags, str(folder)]
+    raise RunError(
+        "this Python cannot make virtual environments with pip (the module 'ensurepip' is missing); "
+        "on Debian or Ubuntu: apt install python3-venv; or install uv; then start run.py again"
+    )
 
 
 def install(extras: list[str]) -> None:
@@ -152,12 +161,47 @@ def install(extras: list[str]) -> None:
     STAMP.write_text(json.dumps(have, indent=1))
 
 
-def installers(arguments: list[str]) -> list[list[str]]:
+def install_gpu_path() -> Path:
+    """Bring .venv-gpu to its lock, and return its Python: torch and the encoders' packages, over those of .venv.
+
+    A torch of the Python that .venv was made from, such as that of a conda environment on a GPU node, is used as it is.
+    """
+    python, stamp = GPU_VENV / "bin" / "python", GPU_VENV / "medvrag-setup.json"
+    lock = ROOT / "requirements-gpu-path.lock"
+    want = {"lock": digest(lock), "torch": TORCH, "venv": f"{VENV} {sys.version}"}
+    if stamp.is_file() and json.loads(stamp.read_text()) == want:
+        return python
+    shutil.rmtree(str(GPU_VENV), ignore_errors=True)
+    base = getattr(sys, "_base_executable", sys.executable)
+    flags = ["--system-site-packages"] if has_torch(base) else []
+    step("make .venv-gpu", venv_command(GPU_VENV, *flags))
+    packages = sysconfig.get_paths()["purelib"]
+    beside = GPU_VENV / Path(packages).relative_to(sys.prefix) / "medvrag-venv.pth"
+    beside.write_text(f"import site; site.addsitedir({packages!r})\n")
+    step(
+        "install requirements-gpu-path.lock",
+        *installers(["--no-deps", "--require-hashes", "-r", str(lock)], python),
+    )
+    if not has_torch(str(python)):
+        # pip alone: uv would look past a build that pip's configuration points to.
+        step(f"install {TORCH} (the build that pip is configured for)", installers([TORCH], python)[-1])
+    stamp.write_text(json.dumps(want, indent=1))
+    return python
+
+
+def has_torch(python: str) -> bool:
+    """Whether a Python can find torch."""
+    probe = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    return subprocess.call([python, "-c", probe]) == 0
+
+
+def installers(arguments: list[str], python: Path | None = None) -> list[list[str]]:
     """Ways to install, best first: uv where it is on PATH, then pip."""
-    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
+    into = str(python or PYTHON)
+    pip = [into, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
     ways = [[*pip, *arguments]] if importlib.util.find_spec("pip") else []
     if shutil.which("uv"):
-        ways.insert(0, ["uv", "pip", "install", "--quiet", "--python", str(PYTHON), *arguments])
+        ways.insert(0, ["uv", "pip", "install", "--quiet", "--python", into, *arguments])
     if not ways:
         raise RunError("there is neither pip in .venv nor uv on PATH; delete .venv and start run.py again")
     return ways
@@ -185,38 +229,50 @@ def book(options: argparse.Namespace, _: list[str]) -> int:
 
 
 def test(options: argparse.Namespace, extra: list[str]) -> int:
-    """Lint, format, types, tests; all of them run even if one fails."""
+    """Lint, format, types, tests; or, on the GPU path, the tests that need torch alone."""
+    if options.gpu_path:
+        python = install_gpu_path()
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the models of these tests are made by the tests
+        return run_checks({}, [str(python), "-m", "pytest", "-m", "gpu_path", *extra], "gpu path: ")
+    marks = "not gpu_path" + (" and not slow and not notebook and not browser" if options.fast else "")
+    checks = {
+        "ruff check": [str(PYTHON), "-m", "ruff", "check", "."],
+        "ruff format": [str(PYTHON), "-m", "ruff", "format", "--check", "."],
+        "mypy": [str(PYTHON), "-m", "mypy"],
+    }
+    return run_checks(checks, [str(PYTHON), "-m", "pytest", "-m", marks, *extra])
+
+
+def run_checks(checks: dict[str, list[str]], pytest: list[str], path: str = "") -> int:
+    """Run all checks and pytest, even if one fails, and print one line of summary.
+
+    A pytest that passed no test has failed, whatever its exit code: all of them may have been skipped.
+    """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "tests.xml"
-        pytest = [str(PYTHON), "-m", "pytest", "--junitxml", str(report), *extra]
-        if options.fast:
-            pytest += ["-m", "not slow and not notebook and not browser"]
-        checks = {
-            "ruff check": [str(PYTHON), "-m", "ruff", "check", "."],
-            "ruff format": [str(PYTHON), "-m", "ruff", "format", "--check", "."],
-            "mypy": [str(PYTHON), "-m", "mypy"],
-            "pytest": pytest,
-        }
+        checks = {**checks, "pytest": [*pytest, "--junitxml", str(report)]}
         failed, start = [], time.monotonic()
         for name, command in checks.items():
-            say(name)
+            say(f"{path}{name}")
             if call(command) != 0:
                 failed.append(name)
-        counts = count_tests(report)
-    passed = f"{len(checks) - len(failed)} of {len(checks)} checks passed"
+        passed, counts = count_tests(report)
+    if not passed and "pytest" not in failed:
+        failed.append("pytest")
+    done = f"{len(checks) - len(failed)} of {len(checks)} checks passed"
     blame = f"; failed: {', '.join(failed)}" if failed else ""
-    print(f"\ntest summary: {passed}{blame}; {counts}; {time.monotonic() - start:.0f} s")
+    print(f"\ntest summary: {path}{done}{blame}; {counts}; {time.monotonic() - start:.0f} s", flush=True)
     return 1 if failed else 0
 
 
-def count_tests(report: Path) -> str:
-    """Counts out of pytest's XML report, in words."""
+def count_tests(report: Path) -> tuple[int, str]:
+    """Tests that passed, and all counts in words, out of pytest's XML report."""
     if not report.is_file():
-        return "pytest left no report"
+        return 0, "pytest left no report"
     suite = ElementTree.parse(str(report)).getroot().find("testsuite")
     total, failures, errors, skipped = (int(suite.get(k, 0)) for k in ("tests", "failures", "errors", "skipped"))
     passed = total - failures - errors - skipped
-    return f"{passed} tests passed, {failures + errors} failed, {skipped} skipped"
+    return passed, f"{passed} tests passed, {failures + errors} failed, {skipped} skipped"
 
 
 def lab(_: argparse.Namespace, __: list[str]) -> int:
@@ -227,7 +283,7 @@ def lab(_: argparse.Namespace, __: list[str]) -> int:
 
 def clean(everything: bool) -> int:
     """Remove what can be made again; runs other than the demo stay in any case."""
-    names = [*BUILT, *CACHES, *(["runs/demo", "data/demo/built", ".venv"] if everything else [])]
+    names = [*BUILT, *CACHES, *(["runs/demo", "data/demo/built", ".venv", ".venv-gpu"] if everything else [])]
     for path in [ROOT / name for name in names]:
         if path.is_dir():
             say(f"remove {path.relative_to(ROOT)}")

@@ -22,7 +22,6 @@ from medvrag_core.runs.workspace import Workspace
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-collect_ignore = ["encoders/tiny_transformers.py"]  # a program for a Python that has torch
 REPO = Path(__file__).resolve().parents[1]
 # A shell starts what it runs in the background with Ctrl-C ignored, and so would be every process that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import importlib.util
 import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 from types import ModuleType
@@ -28,12 +28,14 @@ def run_py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     (tmp_path / "requirements.lock").write_text("a==1\n")
+    (tmp_path / "requirements-gpu-path.lock").write_text("b==1\n")
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     (tmp_path / ".venv").mkdir()
     monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(module, "VENV", tmp_path / ".venv")
     monkeypatch.setattr(module, "PYTHON", tmp_path / ".venv" / "bin" / "python")
     monkeypatch.setattr(module, "STAMP", tmp_path / ".venv" / "medvrag-setup.json")
+    monkeypatch.setattr(module, "GPU_VENV", tmp_path / ".venv-gpu")
     return module
 
 
@@ -117,27 +119,122 @@ def test_uv_is_preferred_and_pip_is_the_second_way(
     assert "trying another way" in capsys.readouterr().out
 
 
-def test_all_checks_run_even_if_one_fails(
-    run_py: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def reporting(run_py: ModuleType, monkeypatch: pytest.MonkeyPatch, counts: str, code: int = 0) -> list[list[str]]:
+    """Commands that would have run; pytest leaves a report and an exit code, mypy fails."""
     seen: list[list[str]] = []
 
     def call(command: list[str]) -> int:
         seen.append(command)
         if "pytest" in command:
             report = Path(command[command.index("--junitxml") + 1])
-            report.write_text('<testsuites><testsuite tests="9" failures="1" errors="1" skipped="2"/></testsuites>')
-            return 1
+            report.write_text(f"<testsuites><testsuite {counts}/></testsuites>")
+            return code
         return int("mypy" in command)
 
     monkeypatch.setattr(run_py, "call", call)
-    assert run_py.test(argparse.Namespace(fast=True), ["-k", "maxsim"]) == 1
+    return seen
+
+
+def summary_of(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().out.strip().splitlines()[-1]
+
+
+def test_all_checks_run_even_if_one_fails(
+    run_py: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = reporting(run_py, monkeypatch, 'tests="9" failures="1" errors="1" skipped="2"', code=1)
+    assert run_py.test(*run_py.parse(["test", "--fast", "-k", "maxsim"])) == 1
     assert len(seen) == 4
-    assert seen[-1][-4:] == ["-k", "maxsim", "-m", "not slow and not notebook and not browser"]
-    summary = capsys.readouterr().out.strip().splitlines()[-1]
-    assert summary.startswith(
+    marks = "not gpu_path and not slow and not notebook and not browser"
+    assert seen[-1][3:7] == ["-m", marks, "-k", "maxsim"]
+    assert summary_of(capsys).startswith(
         "test summary: 2 of 4 checks passed; failed: mypy, pytest; 5 tests passed, 2 failed, 2 skipped"
     )
+
+
+def test_the_gpu_path_runs_its_tests_alone_on_its_own_python(
+    run_py: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_py, "install_gpu_path", lambda: Path("its-own-python"))
+    seen = reporting(run_py, monkeypatch, 'tests="9" failures="0" errors="0" skipped="2"')
+    assert run_py.test(*run_py.parse(["test", "--gpu-path", "-k", "maxsim"])) == 0
+    ((python, *arguments),) = seen
+    assert python == "its-own-python"
+    assert arguments[:6] == ["-m", "pytest", "-m", "gpu_path", "-k", "maxsim"]
+    assert summary_of(capsys).startswith("test summary: gpu path: 1 of 1 checks passed; 7 tests passed, 0 failed")
+
+
+@pytest.mark.parametrize(
+    ("counts", "code"),
+    [
+        pytest.param('tests="0" failures="0" errors="0" skipped="0"', 5, id="none was found"),
+        pytest.param('tests="9" failures="0" errors="0" skipped="9"', 0, id="all were skipped"),
+    ],
+)
+def test_a_run_in_which_no_test_passed_has_failed(
+    run_py: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], counts: str, code: int
+) -> None:
+    monkeypatch.setattr(run_py, "install_gpu_path", lambda: Path("its-own-python"))
+    reporting(run_py, monkeypatch, counts, code)
+    assert run_py.test(*run_py.parse(["test", "--gpu-path"])) == 1
+    assert summary_of(capsys).startswith("test summary: gpu path: 0 of 1 checks passed; failed: pytest; 0 tests passed")
+
+
+def gpu_installs(
+    run_py: ModuleType, monkeypatch: pytest.MonkeyPatch, *, torch_in: str = ""
+) -> tuple[Path, list[list[str]]]:
+    """The GPU path's Python and the commands that would have made it; torch is found by the Pythons named so."""
+    seen: list[list[str]] = []
+    packages = Path(sysconfig.get_paths()["purelib"]).relative_to(sys.prefix)
+
+    def call(command: list[str]) -> int:
+        seen.append(command)
+        (run_py.GPU_VENV / packages).mkdir(parents=True, exist_ok=True)
+        return 0
+
+    monkeypatch.setattr(run_py, "call", call)
+    monkeypatch.setattr(run_py.shutil, "which", lambda name: "/bin/uv")
+    monkeypatch.setattr(run_py, "has_torch", lambda python: bool(torch_in) and torch_in in python)
+    return run_py.install_gpu_path(), seen
+
+
+def test_the_gpu_path_gets_an_environment_over_the_packages_of_the_default_one(
+    run_py: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python, (make, lock, torch) = gpu_installs(run_py, monkeypatch)
+    assert python == run_py.GPU_VENV / "bin" / "python"
+    assert make[-1] == str(run_py.GPU_VENV)
+    assert "--system-site-packages" not in make
+    assert lock[-4:] == [
+        "--no-deps",
+        "--require-hashes",
+        "-r",
+        str(run_py.ROOT / "requirements-gpu-path.lock"),
+    ]
+    assert torch[:3] == [str(python), "-m", "pip"], "uv does not know all places of pip's configuration"
+    assert torch[-1] == run_py.TORCH
+    (beside,) = run_py.GPU_VENV.rglob("*.pth")
+    assert beside.read_text() == f"import site; site.addsitedir({sysconfig.get_paths()['purelib']!r})\n"
+
+    assert gpu_installs(run_py, monkeypatch) == (python, []), "it is there already"
+    (run_py.ROOT / "requirements-gpu-path.lock").write_text("b==2\n")
+    assert len(gpu_installs(run_py, monkeypatch)[1]) == 3
+
+
+def test_a_torch_that_is_there_is_used_as_it_is(run_py: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, (make, lock) = gpu_installs(run_py, monkeypatch, torch_in="python")
+    assert "--system-site-packages" in make
+    assert lock[-1].endswith("requirements-gpu-path.lock")
+
+
+def test_a_failed_install_of_the_gpu_path_is_tried_again_next_time(
+    run_py: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_py, "call", lambda command: 1)
+    with pytest.raises(run_py.RunError, match=r"make \.venv-gpu: failed"):
+        run_py.install_gpu_path()
+    assert not (run_py.GPU_VENV / "medvrag-setup.json").exists()
+    assert run_py.has_torch(sys.executable) is (importlib.util.find_spec("torch") is not None)
 
 
 def test_only_test_takes_further_arguments(run_py: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,19 +242,21 @@ def test_only_test_takes_further_arguments(run_py: ModuleType, capsys: pytest.Ca
     with pytest.raises(SystemExit):
         run_py.parse(["book", "-k", "x"])
     assert "unknown argument: -k x" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run_py.parse(["test", "--fast", "--gpu-path"])
 
 
 def test_clean_keeps_runs_and_environment_unless_asked(run_py: ModuleType) -> None:
-    for name in ("book/_build/html", "book/chapters", "runs/mine", "runs/demo", "data/demo/built"):
+    for name in ("book/_build/html", "book/chapters", "runs/mine", "runs/demo", "data/demo/built", ".venv-gpu"):
         (run_py.ROOT / name).mkdir(parents=True)
     (run_py.ROOT / "book" / "index.md").write_text("kept")
     assert run_py.clean(False) == 0
     left = {path.relative_to(run_py.ROOT).as_posix() for path in run_py.ROOT.rglob("*")}
-    assert {"book/index.md", "runs/mine", "runs/demo", "data/demo/built", ".venv"} <= left
+    assert {"book/index.md", "runs/mine", "runs/demo", "data/demo/built", ".venv", ".venv-gpu"} <= left
     assert "book/_build" not in left
     run_py.clean(True)
     assert (run_py.ROOT / "runs" / "mine").is_dir()
-    assert not any((run_py.ROOT / name).exists() for name in ("runs/demo", "data/demo/built", ".venv"))
+    assert not any((run_py.ROOT / name).exists() for name in ("runs/demo", "data/demo/built", ".venv", ".venv-gpu"))
 
 
 def test_ctrl_c_lets_the_command_finish_its_cleaning(tmp_path: Path) -> None:

@@ -1,13 +1,7 @@
-"""BGE, MedCPT and cross-encoders: recipes here, the real classes on tiny random models where torch is.
-
-Any Python with torch and transformers will do; the environment of the vLLM tests is one (MEDVRAG_VLLM_PYTHON).
-"""
+"""BGE, MedCPT and cross-encoders: recipes everywhere, the real classes on tiny random models on the GPU path."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,20 +10,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from tiny_berts import WORDS, make_berts
+from tiny_models import need
 
 from medvrag_core.encoders.factory import make_text_encoder
 from medvrag_core.encoders.transformer import CrossEncoder, open_pretrained
 from medvrag_core.errors import MedvragError
 from medvrag_core.settings import TextSettings
 
-REPO = Path(__file__).resolve().parents[2]
 HERE = find_spec("torch") is not None and find_spec("transformers") is not None
-PYTHON = sys.executable if HERE else os.environ.get("MEDVRAG_VLLM_PYTHON", "")
 BGE = TextSettings(encoder="bge", model="q")
 MEDCPT = TextSettings(encoder="medcpt", model="q", passage_model="a")
-needs_torch = pytest.mark.skipif(
-    not PYTHON, reason="no torch here, and MEDVRAG_VLLM_PYTHON is not set (tests/models/vllm_cpu/setup.sh FOLDER)"
-)
+PREFIX = "Represent this sentence for searching relevant passages: "
+PASSAGES = [f"{WORDS[k:]} {'gout ' * (7 * k % 5)}" for k in range(40)]
+TITLES = ["gout" if k % 2 else "" for k in range(40)]
+QUERY = "which drug lowers urate"
+LONG = "gout " * 600
 
 
 def fingerprint(settings: TextSettings, **changes: Any) -> str:
@@ -37,7 +34,7 @@ def fingerprint(settings: TextSettings, **changes: Any) -> str:
 
 
 def test_bc28_the_prefix_is_part_of_the_fingerprint() -> None:
-    assert "Represent this sentence for searching relevant passages: " in fingerprint(BGE)
+    assert PREFIX in fingerprint(BGE)
 
 
 def test_the_fingerprint_tells_weights_of_both_sides_and_nothing_else() -> None:
@@ -87,67 +84,111 @@ def test_a_revision_pins_tokenizer_and_weights(
     assert (opened.tokenizer, opened.model) == ("tokenizer", "model")
 
 
+# --- the real classes -------------------------------------------------------------------
+
+
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    # The path `site` lets the environment of the vLLM tests import torchvision, which transformers looks for.
-    paths = [str(REPO), str(REPO / "tests" / "models" / "vllm_cpu" / "site")]
-    done = subprocess.run(
-        [PYTHON, str(Path(__file__).with_name("tiny_transformers.py")), str(tmp_path_factory.mktemp("tiny"))],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "2"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2_000:]
-    return json.loads(done.stdout)
+def berts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    need("transformers")
+    return make_berts(tmp_path_factory.mktemp("berts"))
 
 
-@pytest.mark.slow
-@needs_torch
-@pytest.mark.parametrize(
-    "what",
-    [
-        "bge_passages",  # BC-28: no prefix
-        "bge_query",  # BC-28: with it
-        "medcpt_passages",
-        "medcpt_untitled",  # BC-29
-        "medcpt_query",
-        "medcpt_long_query",
-        "medcpt_long_passage",
-        "scores",
-    ],
-)
-def test_vectors_are_those_of_the_model_card(tiny: dict[str, Any], what: str) -> None:
-    got, expected = np.array(tiny[what]), np.array(tiny[f"{what}_expected"])
+@pytest.fixture
+def bge(berts: dict[str, str]) -> Any:
+    return make_text_encoder(BGE.model_copy(update={"model": berts["query"]}))
+
+
+@pytest.fixture
+def medcpt(berts: dict[str, str]) -> Any:
+    return make_text_encoder(MEDCPT.model_copy(update={"model": berts["query"], "passage_model": berts["article"]}))
+
+
+def by_card(name: str, *columns: list[str], tokens: int = 512) -> NDArray[np.float32]:
+    """The lines of the model cards, one text at a time, so that nothing is padded."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer, model = AutoTokenizer.from_pretrained(name), AutoModel.from_pretrained(name).eval()
+    rows = []
+    with torch.no_grad():
+        for texts in zip(*columns, strict=True):
+            given = tokenizer(*texts, truncation=True, return_tensors="pt", max_length=tokens)
+            rows.append(model(**given).last_hidden_state[0, 0].numpy())
+    return np.stack(rows)
+
+
+def scores_by_card(name: str, query: str, passages: list[str]) -> NDArray[np.float32]:
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    model = AutoModelForSequenceClassification.from_pretrained(name).eval()
+    with torch.no_grad():
+        given = tokenizer([[query, p] for p in passages], truncation=True, padding=True, return_tensors="pt")
+        return model(**given).logits.squeeze(dim=1).numpy()
+
+
+def unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def assert_same(got: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
     assert got.shape == expected.shape
     assert np.allclose(got, expected, atol=1e-5)
-    if got.ndim == 2 and len(got) > 1:
+    if len(got) > 1:
         assert np.ptp(expected, axis=0).max() > 0.01, "the texts are told apart"
 
 
-@pytest.mark.slow
-@needs_torch
-def test_sides_titles_and_runs_differ_where_they_should(tiny: dict[str, Any]) -> None:
-    titled, untitled = np.array(tiny["medcpt_passages"]), np.array(tiny["medcpt_untitled"])
+@pytest.mark.gpu_path
+def test_bc28_bge_gives_the_vectors_of_its_card_with_the_prefix_on_queries_alone(
+    bge: Any, berts: dict[str, str]
+) -> None:
+    passages = bge.encode_passages(PASSAGES)
+    assert_same(passages, unit(by_card(berts["query"], PASSAGES)))
+    assert_same(bge.encode_query(QUERY)[None], unit(by_card(berts["query"], [PREFIX + QUERY])))
+    assert np.allclose(np.linalg.norm(passages, axis=1), 1, atol=1e-5)
+    assert bge.encode_passages([]).shape[0] == 0
+
+
+@pytest.mark.gpu_path
+def test_bc29_medcpt_reads_titles_and_its_sides_have_encoders_of_their_own(medcpt: Any, berts: dict[str, str]) -> None:
+    titled, untitled = medcpt.encode_passages(PASSAGES, TITLES), medcpt.encode_passages(PASSAGES)
+    assert_same(titled, by_card(berts["article"], TITLES, PASSAGES))
+    assert_same(untitled, by_card(berts["article"], [""] * 40, PASSAGES))
+    assert_same(medcpt.encode_query(QUERY)[None], by_card(berts["query"], [QUERY]))
     assert np.allclose(titled[0], untitled[0], atol=1e-5), "the first has no title"
     assert not np.allclose(titled[1], untitled[1], atol=1e-3)
-    assert tiny["none"][0] == 0
-    assert tiny["scores"] == tiny["scores_again"]
-    assert np.allclose(np.linalg.norm(tiny["bge_passages"], axis=1), 1, atol=1e-5)
 
 
-@pytest.mark.slow
-@needs_torch
+@pytest.mark.gpu_path
+def test_medcpt_cuts_queries_at_64_and_articles_at_512_tokens(medcpt: Any, berts: dict[str, str]) -> None:
+    assert_same(medcpt.encode_query(LONG)[None], by_card(berts["query"], [LONG], tokens=64))
+    assert not np.allclose(medcpt.encode_query(LONG), by_card(berts["query"], [LONG])[0], atol=1e-4)
+    assert_same(medcpt.encode_passages([LONG], ["gout"]), by_card(berts["article"], ["gout"], [LONG]))
+
+
+@pytest.mark.gpu_path
+def test_a_cross_encoder_gives_the_scores_of_its_card_each_time(berts: dict[str, str]) -> None:
+    scorer = CrossEncoder(TextSettings(rerank_model=berts["cross"]))
+    scores = scorer.scores(QUERY, PASSAGES)
+    assert_same(scores, scores_by_card(berts["cross"], QUERY, PASSAGES))
+    assert scores.tolist() == scorer.scores(QUERY, PASSAGES).tolist()
+
+
+@pytest.mark.gpu_path
 @pytest.mark.parametrize(
-    ("case", "words"),
+    ("weights", "device", "words"),
     [
-        ("missing", "nowhere' cannot be opened"),
-        ("pickled", "weights must be safetensors"),
-        ("two_scores", "gives 2 scores a pair; name a cross-encoder"),
-        ("no_head", "lacks 2 weights of an AutoModelForSequenceClassification, for example classifier.bias"),
-        ("no_name", "text.rerank_model: names no weights; set it to a hub id or to a folder"),
-        ("device", "text.device: 'cuda:99' cannot be used"),
+        ("nowhere", "cpu", "nowhere' cannot be opened"),
+        ("pickled", "cpu", "weights must be safetensors"),
+        ("two_scores", "cpu", "gives 2 scores a pair; name a cross-encoder"),
+        ("query", "cpu", "lacks 2 weights of an AutoModelForSequenceClassification, for example classifier.bias"),
+        ("", "cpu", "text.rerank_model: names no weights; set it to a hub id or to a folder"),
+        ("cross", "cuda:99", "text.device: 'cuda:99' cannot be used"),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(tiny: dict[str, Any], case: str, words: str) -> None:
-    assert words in tiny["errors"][case]
+def test_weights_that_do_not_fit_are_refused(berts: dict[str, str], weights: str, device: str, words: str) -> None:
+    named = berts.get(weights, f"{berts['query']}/{weights}" if weights else "")
+    with pytest.raises(MedvragError) as refused:
+        CrossEncoder(TextSettings(rerank_model=named, device=device)).scores("q", ["p"])
+    assert words in str(refused.value)
