@@ -50,7 +50,9 @@ class CorpusSettings(StageSettings):
     image_format: Literal["jpeg", "png"] = "jpeg"
     jpeg_quality: int = Field(85, ge=30, le=100)
     max_pixels: int = Field(20_000_000, description="cap on one page image; larger pages get a lower dpi")
-    ocr: Literal["auto", "off"] = Field("auto", description="auto: read pages that have no text layer")
+    ocr: Literal["auto", "off", "always"] = Field(
+        "auto", description="auto: read pages that have no text layer; always: read every page from its image alone"
+    )
     ocr_engine: Literal["rapidocr", "tesseract"] = "rapidocr"
     ocr_figures: bool = Field(True, description="read the text inside large figures that have no text layer")
     ocr_dpi: int = Field(150, ge=72, le=300)

@@ -18,7 +18,7 @@ from medvrag_core.corpus.source import FolderSource, PageSource, SourceDocument
 from medvrag_core.corpus.store import CorpusManifest, CorpusStore
 from medvrag_core.corpus.summaries import summarize_pages
 from medvrag_core.errors import InputError
-from medvrag_core.records import LedgerEntry, Record
+from medvrag_core.records import Article, LedgerEntry, Record
 from medvrag_core.runs.publish import sha256_of, whole_folder, write_text
 from medvrag_core.runs.stage import require_same_settings, save_settings
 from medvrag_core.settings import CorpusSettings
@@ -44,7 +44,7 @@ def build_corpus(
     require_same_settings(folder, shaping, way_out="choose a new run, or delete that folder")
     save_settings(folder, shaping)
     _render_missing(documents, folder, settings, workers, progress)
-    _publish_index(documents, folder, source.ledger())
+    _publish_articles(documents, folder, source.ledger())
     summarize_pages(CorpusStore.open(folder), settings)
     return CorpusStore.open(folder)
 
@@ -126,28 +126,55 @@ def _publish_article(target: Path, outcome: ArticleOutcome, pages: Sequence[Rend
 
 
 def _write_article(folder: Path, outcome: ArticleOutcome, pages: Sequence[RenderedPage]) -> None:
+    write_pages(folder, pages)
+    (folder / "outcome.json").write_text(outcome.model_dump_json(indent=1), encoding="utf-8")
+
+
+def write_pages(folder: Path, pages: Sequence[RenderedPage]) -> None:
+    """Write pages with their layouts where :class:`~medvrag_core.corpus.store.CorpusStore` looks for them."""
     stored = [StoredPage(page=p.page, image_sha256=p.image_sha256) for p in pages]
     (folder / "pages.jsonl").write_text(_lines(stored), encoding="utf-8")
     # mtime 0: the same pages give the same bytes.
     (folder / "layouts.jsonl.gz").write_bytes(gzip.compress(_lines([p.layout for p in pages]).encode(), mtime=0))
-    (folder / "outcome.json").write_text(outcome.model_dump_json(indent=1), encoding="utf-8")
 
 
-def _publish_index(documents: Sequence[SourceDocument], folder: Path, ledger: Sequence[LedgerEntry]) -> None:
+def read_stored_pages(home: Path) -> list[StoredPage]:
+    """What :func:`write_pages` wrote, but for the layouts."""
+    path = home / "pages.jsonl"
+    return [StoredPage.from_json(line, source=str(path)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def publish_index(
+    folder: Path, articles: Sequence[Article], pages: Sequence[StoredPage], ledger: Sequence[LedgerEntry]
+) -> None:
+    """Write what makes the pages in ``folder`` a corpus; the manifest comes last.
+
+    Raises InputError when there is no page.
+    """
+    write_text(folder / "ledger.jsonl", _lines(ledger))
+    if not pages:
+        raise InputError(
+            f"no usable page in {len({entry.file for entry in ledger})} files",
+            way_out=f"read {folder / 'ledger.jsonl'}, which says why",
+        )
+    write_text(folder / "articles.jsonl", _lines(articles))
+    write_text(folder / "pages.jsonl", _lines([page.page for page in pages]))
+    digest = hashlib.sha256()
+    for page in pages:
+        digest.update(f"{page.page.to_json()}\n{page.image_sha256}\n".encode())
+    manifest = CorpusManifest(articles=len(articles), pages=len(pages), fingerprint=digest.hexdigest()[:16])
+    write_text(folder / "manifest.json", manifest.to_json())
+
+
+def _publish_articles(documents: Sequence[SourceDocument], folder: Path, ledger: Sequence[LedgerEntry]) -> None:
     outcomes, stored = [], []
     for document in documents:
         home = folder / article_folder(document.article_id)
         outcomes.append(ArticleOutcome.from_json((home / "outcome.json").read_bytes(), source=str(home)))
-        lines = (home / "pages.jsonl").read_text(encoding="utf-8").splitlines()
-        stored += [StoredPage.from_json(line, source=str(home / "pages.jsonl")) for line in lines]
+        stored += read_stored_pages(home)
     entries = [*ledger, *(entry for outcome in outcomes for entry in outcome.entries)]
     files = {o.article_id: o.article.file for o in outcomes if o.article is not None}
     kept, repeated = _without_duplicates(stored, files)
-    write_text(folder / "ledger.jsonl", _lines([*entries, *repeated]))
-    if not kept:
-        raise InputError(
-            f"no usable page in {len(documents)} files", way_out=f"read {folder / 'ledger.jsonl'}, which says why"
-        )
     counts: dict[str, int] = {}
     for page in kept:
         counts[page.page.article_id] = counts.get(page.page.article_id, 0) + 1
@@ -156,13 +183,7 @@ def _publish_index(documents: Sequence[SourceDocument], folder: Path, ledger: Se
         for o in outcomes
         if o.article is not None and o.article_id in counts
     ]
-    write_text(folder / "articles.jsonl", _lines(articles))
-    write_text(folder / "pages.jsonl", _lines([page.page for page in kept]))
-    digest = hashlib.sha256()
-    for page in kept:
-        digest.update(f"{page.page.to_json()}\n{page.image_sha256}\n".encode())
-    manifest = CorpusManifest(articles=len(articles), pages=len(kept), fingerprint=digest.hexdigest()[:16])
-    write_text(folder / "manifest.json", manifest.to_json())
+    publish_index(folder, articles, kept, [*entries, *repeated])
 
 
 def _without_duplicates(

@@ -20,8 +20,8 @@ from typing import Any, TextIO
 import numpy as np
 
 from medvrag_core.corpus.job import MIN_SIDE, FrontMatter, Job, Message, Note, RenderedPage
-from medvrag_core.corpus.lines import Line, PageLines, reading_order
-from medvrag_core.corpus.regions import find_regions
+from medvrag_core.corpus.lines import Line, PageLines, reading_order, words_of
+from medvrag_core.corpus.regions import find_regions, page_text
 from medvrag_core.corpus.text import is_garbled, join_lines, normalize, readable_characters, vocabulary_of
 from medvrag_core.corpus.textlayer import fraction_box, read_text_layer
 from medvrag_core.records import Page, PageLayout, Region, TextSource, Word
@@ -140,7 +140,7 @@ class _PageReader:
         notes += more
         vocabulary = vocabulary_of(word for line in lines.lines for word, _ in line.words)
         regions = tuple(find_regions(lines, vocabulary))
-        words = _words_of(lines)
+        words = words_of(lines)
         if self.settings.ocr_figures and self.settings.ocr == "auto" and source == "pdf":
             figure_words, regions = self._read_figures(page, number, regions)
             words += figure_words
@@ -188,10 +188,12 @@ class _PageReader:
 
     def _lines(self, page: Any, number: int) -> tuple[PageLines, TextSource, list[Note]]:
         layer = read_text_layer(page)
+        if self.settings.ocr == "always":
+            layer = PageLines((), layer.frame, layer.to_page)
         text = " ".join(line.text for line in layer.lines)
         found = readable_characters(text)
         notes: list[Note] = []
-        if self.settings.ocr == "auto" and self._wants_ocr(layer, text):
+        if self.settings.ocr != "off" and self._wants_ocr(layer, text):
             if number in self.job.no_ocr:
                 notes.append(Note(state="changed", reason="ocr_failed", detail="OCR hit a limit and was left out"))
             else:
@@ -214,13 +216,12 @@ class _PageReader:
         return readable_characters(text) < _FEW_CHARACTERS and images > 0.25 * area
 
     def _ocr_page(self, page: Any) -> PageLines:
-        from medvrag_core.corpus.ocr import merge_paragraphs, scaled
+        from medvrag_core.corpus.ocr import page_of, scaled
 
         width, height = page.rect.width, page.rect.height
         dpi = capped_dpi(width, height, self.settings.ocr_dpi, _MAX_OCR_PIXELS)
         found = [scaled(line, 72 / dpi) for line in self._ocr(page.get_pixmap(matrix=_zoom(dpi), alpha=False))]
-        lines = tuple(merge_paragraphs(reading_order(found, width)))
-        return PageLines(lines, (0.0, 0.0, width, height), lambda box: fraction_box(box, width, height))
+        return page_of(found, width, height)
 
     def _read_figures(
         self, page: Any, number: int, regions: tuple[Region, ...]
@@ -252,7 +253,7 @@ class _PageReader:
                 text = " ".join(normalize(line.text) for line in reading_order(found, width))
                 read[id(region)] = Region(kind="figure", box=region.box, text=text)
         displayed = PageLines(tuple(words), (0.0, 0.0, width, height), lambda box: fraction_box(box, width, height))
-        return _words_of(displayed), tuple(read.get(id(region), region) for region in regions)
+        return words_of(displayed), tuple(read.get(id(region), region) for region in regions)
 
     def _ocr(self, pixels: Any) -> list[Line]:
         from medvrag_core.corpus.ocr import ocr_engine
@@ -286,21 +287,6 @@ def capped_dpi(width_pt: float, height_pt: float, dpi: float, max_pixels: int) -
     return dpi
 
 
-def page_text(regions: tuple[Region, ...]) -> str:
-    """Text of a page: a blank line between regions, the rows of a table on lines of their own.
-
-    Cells stay apart by `` | ``, so that a reader can tell a row from a sentence; a table counts once, by its rows.
-    """
-    text, before = "", ""
-    for region in regions:
-        if region.kind == "table" or not region.text:
-            continue
-        gap = "\n" if region.kind == before == "table_row" else "\n\n"
-        text += (gap if text else "") + region.text
-        before = region.kind
-    return text
-
-
 def front_matter(metadata: dict[str, Any], page: PageLines) -> FrontMatter:
     """Title and identifiers from the first page, its metadata title only if the page shows it too."""
     text = normalize(" ".join(line.text for line in page.lines))
@@ -327,11 +313,6 @@ def _largest_text(page: PageLines) -> str:
         if len(title.split()) >= 4:
             return title
     return ""
-
-
-def _words_of(page: PageLines) -> tuple[Word, ...]:
-    placed = ((text, page.to_page(box)) for line in page.lines for text, box in line.words)
-    return tuple(Word(text=text, box=box) for text, box in placed if box is not None and text)
 
 
 # --- process ----------------------------------------------------------------------------

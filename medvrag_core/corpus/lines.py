@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from medvrag_core.records import Box
+from medvrag_core.records import Box, Word
 
 Rectangle = tuple[float, float, float, float]
 """``(x0, y0, x1, y1)`` in points of the upright frame: text runs to the right, lines go down."""
@@ -145,6 +145,12 @@ def paragraphs(lines: Sequence[Line]) -> list[list[Line]]:
         else:
             out.append([line])
     return out
+
+
+def words_of(page: PageLines) -> tuple[Word, ...]:
+    """Words of all lines where they stand on the displayed page; those that stand off it are left out."""
+    placed = ((text, page.to_page(box)) for line in page.lines for text, box in line.words)
+    return tuple(Word(text=text, box=box) for text, box in placed if box is not None and text)
 
 
 def hull(boxes: Sequence[Rectangle]) -> Rectangle:

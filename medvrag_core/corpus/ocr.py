@@ -13,16 +13,20 @@ import shutil
 import subprocess
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medvrag_core.corpus.lines import Line, Rectangle, hull
-from medvrag_core.errors import InputError
+from medvrag_core.corpus.lines import Line, PageLines, Rectangle, hull, reading_order
+from medvrag_core.corpus.text import normalize
+from medvrag_core.corpus.textlayer import fraction_box
+from medvrag_core.errors import InputError, MedvragError
 
 _MIN_SCORE = 0.5
+_SECONDS_PER_IMAGE = 120
 
 
 class OcrEngine(ABC):
@@ -31,6 +35,12 @@ class OcrEngine(ABC):
     @abstractmethod
     def read(self, image: NDArray[np.uint8]) -> list[Line]:
         """Lines of an RGB image, uint8 of shape (height, width, 3); rectangles are in pixels."""
+
+    def read_files(self, images: Sequence[Path]) -> list[list[Line]]:
+        """Lines of each image file, in order."""
+        from PIL import Image
+
+        return [self.read(np.asarray(Image.open(path).convert("RGB"))) for path in images]
 
 
 def ocr_engine(name: str) -> OcrEngine:
@@ -87,25 +97,40 @@ class TesseractEngine(OcrEngine):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "page.png"
             Image.fromarray(image).save(path)
-            command = [self._program, str(path), "stdout", "--psm", "3", "tsv"]
-            done = subprocess.run(command, capture_output=True, check=True, timeout=120)
-        return lines_of_tsv(done.stdout.decode("utf-8", "replace"))
+            return self.read_files([path])[0]
+
+    def read_files(self, images: Sequence[Path]) -> list[list[Line]]:
+        """See :class:`OcrEngine`; one call of the program reads all, so that it loads its model once."""
+        names = "".join(f"{path.resolve()}\n" for path in images)
+        command = [self._program, "stdin", "stdout", "--psm", "3", "tsv"]
+        seconds = _SECONDS_PER_IMAGE * len(images)
+        try:
+            done = subprocess.run(command, input=names.encode(), capture_output=True, check=True, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise MedvragError(f"tesseract read {len(images)} images for more than {seconds} s") from None
+        except subprocess.CalledProcessError as error:
+            said = normalize(error.stderr.decode("utf-8", "replace"))[-200:]
+            raise MedvragError(
+                f"tesseract failed ({said})", way_out="see what `tesseract IMAGE stdout` prints"
+            ) from None
+        return lines_of_tsv(done.stdout.decode("utf-8", "replace"), len(images))
 
 
-def lines_of_tsv(table: str) -> list[Line]:
-    """Lines from tesseract's TSV output (level 5 rows are words)."""
+def lines_of_tsv(table: str, pages: int = 1) -> list[list[Line]]:
+    """Lines of each page from tesseract's TSV output (level 5 rows are words)."""
     words: dict[tuple[str, ...], list[tuple[str, Rectangle]]] = {}
     for row in csv.DictReader(io.StringIO(table), delimiter="\t", quoting=csv.QUOTE_NONE):
         if row["level"] == "5" and (row["text"] or "").strip() and float(row["conf"]) >= 100 * _MIN_SCORE:
             x, y, w, h = (float(row[name]) for name in ("left", "top", "width", "height"))
-            key = (row["block_num"], row["par_num"], row["line_num"])
+            key = (row["page_num"], row["block_num"], row["par_num"], row["line_num"])
             words.setdefault(key, []).append((row["text"].strip(), (x, y, x + w, y + h)))
+    lines: list[list[Line]] = [[] for _ in range(pages)]
     numbers: dict[tuple[str, ...], int] = {}
-    lines = []
     for where, own in words.items():
-        block = numbers.setdefault(where[:2], len(numbers))
+        block = numbers.setdefault(where[:3], len(numbers))
         box = hull([box for _, box in own])
-        lines.append(Line(" ".join(t for t, _ in own), box, block, size=box[3] - box[1], words=tuple(own)))
+        line = Line(" ".join(t for t, _ in own), box, block, size=box[3] - box[1], words=tuple(own))
+        lines[int(where[0]) - 1].append(line)
     return lines
 
 
@@ -134,6 +159,12 @@ def scaled(line: Line, factor: float, dx: float = 0.0, dy: float = 0.0, block: i
     words = tuple((text, move(box)) for text, box in line.words)
     number = line.block if block is None else block
     return Line(line.text, move(line.box), number, line.size * factor, line.bold, words)
+
+
+def page_of(found: Sequence[Line], width: float, height: float) -> PageLines:
+    """Lines found on an image as a page of that size, in reading order; all in one unit of length."""
+    lines = tuple(merge_paragraphs(reading_order(found, width)))
+    return PageLines(lines, (0.0, 0.0, width, height), lambda box: fraction_box(box, width, height))
 
 
 def merge_paragraphs(lines: list[Line]) -> list[Line]:

@@ -87,6 +87,21 @@ def _body_size(lines: Sequence[Line]) -> float:
     return max(weight, key=lambda size: weight[size]) if weight else 10.0
 
 
+def page_text(regions: tuple[Region, ...]) -> str:
+    """Text of a page: a blank line between regions, the rows of a table on lines of their own.
+
+    Cells stay apart by `` | ``, so that a reader can tell a row from a sentence; a table counts once, by its rows.
+    """
+    text, before = "", ""
+    for region in regions:
+        if region.kind == "table" or not region.text:
+            continue
+        gap = "\n" if region.kind == before == "table_row" else "\n\n"
+        text += (gap if text else "") + region.text
+        before = region.kind
+    return text
+
+
 # --- tables -----------------------------------------------------------------------------
 
 

@@ -187,6 +187,18 @@ class TestBadFiles:
         assert blind.pages[0].text_source == "none"
         assert blind.summaries["scan#p1"].text == "This page holds no text that could be read."
 
+    def test_always_means_that_the_text_layer_is_not_looked_at(self, tmp_path: Path) -> None:
+        with pymupdf.open() as document:
+            page = document.new_page(width=420, height=595)
+            page.insert_text((40, 60), "Printed for everyone to see", fontsize=16)
+            page.insert_text((40, 120), "hidden layer words", render_mode=3)
+            (tmp_path / "p").mkdir()
+            document.save(tmp_path / "p" / "a.pdf")
+        assert "hidden" in build(tmp_path / "p", tmp_path / "auto").pages[0].text
+        store = build(tmp_path / "p", tmp_path / "always", QUICK.model_copy(update={"ocr": "always"}))
+        assert (store.pages[0].text_source, store.pages[0].text) == ("ocr", "Printed for everyone to see")
+        assert reasons(store) == {"a.pdf": {"ocr"}}
+
 
 @pytest.mark.slow
 def test_p8_odd_pdfs_all_have_a_story(shared_data: Path, tmp_path: Path) -> None:
