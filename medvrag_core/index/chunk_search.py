@@ -23,8 +23,9 @@ class ChunkSearch(ABC):
 class Bm25Chunks(ChunkSearch):
     """BM25 over chunk texts; a chunk that shares no word with the query is no hit."""
 
-    def __init__(self, chunks: Sequence[TextChunk]) -> None:
-        self._index = Bm25Index([chunk.chunk_id for chunk in chunks], [chunk.text for chunk in chunks])
+    def __init__(self, chunks: Sequence[TextChunk], *, stemming: bool = False) -> None:
+        names, texts = [chunk.chunk_id for chunk in chunks], [chunk.text for chunk in chunks]
+        self._index = Bm25Index(names, texts, stemming=stemming)
 
     def search(self, query: str, k: int) -> SearchResult:
         """See :class:`ChunkSearch`; the step is ``bm25``."""
@@ -34,15 +35,17 @@ class Bm25Chunks(ChunkSearch):
 
 
 class FusedChunks(ChunkSearch):
-    """Reciprocal rank fusion of several searches, each to depth ``k``."""
+    """Reciprocal rank fusion of several searches, each to depth ``k``, under the ``constant`` of its formula."""
 
-    def __init__(self, parts: Sequence[ChunkSearch]) -> None:
+    def __init__(self, parts: Sequence[ChunkSearch], constant: int) -> None:
         self._parts = parts
+        self._constant = constant
 
     def search(self, query: str, k: int) -> SearchResult:
         """See :class:`ChunkSearch`; the steps of the parts, then ``fuse``."""
         found = [part.search(query, k) for part in self._parts]
         start = time.perf_counter()
-        hits = reciprocal_rank_fusion([[hit.page_id for hit in result.hits] for result in found], k)
+        rankings = [[hit.page_id for hit in result.hits] for result in found]
+        hits = reciprocal_rank_fusion(rankings, k, constant=self._constant)
         fused = StageTime(step="fuse", seconds=time.perf_counter() - start)
         return SearchResult(hits=hits, times=(*(time for result in found for time in result.times), fused))

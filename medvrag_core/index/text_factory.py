@@ -68,10 +68,12 @@ def make_chunk_search(
             f"'{page_encoder.name}'",
             way_out="set text.reranker to cross_encoder and text.rerank_model to its weights",
         )
-    parts: list[ChunkSearch] = [Bm25Chunks(every)] if text.retriever in ("bm25", "fused") else []
+    parts: list[ChunkSearch] = []
+    if text.retriever in ("bm25", "fused"):
+        parts.append(Bm25Chunks(every, stemming=text.bm25_stemming))
     if text.retriever in ("dense", "fused"):
         parts.append(by_vectors())
-    first = parts[0] if len(parts) == 1 else FusedChunks(parts)
+    first = parts[0] if len(parts) == 1 else FusedChunks(parts, text.rrf_constant)
     return first if text.reranker == "none" else RerankedChunks(first, scorer(), text.rerank_depth)
 
 

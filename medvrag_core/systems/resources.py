@@ -147,10 +147,11 @@ class Resources:
         settings = self.profile.index.model_copy(update={"mode": "exact"})
         return open_index(self.vectors, settings, self.workspace.index)
 
-    @opened()
+    @opened("text.bm25_stemming")
     def bm25(self) -> Bm25Index:
         """BM25 over page text."""
-        return Bm25Index([p.page_id for p in self.store.pages], [p.text for p in self.store.pages])
+        names, texts = [p.page_id for p in self.store.pages], [p.text for p in self.store.pages]
+        return Bm25Index(names, texts, stemming=self.profile.text.bm25_stemming)
 
     @opened("text.chunk_tokens", "text.overlap_tokens")
     def chunks(self) -> dict[str, TextChunk]:

@@ -172,14 +172,14 @@ class TestFused:
     @given(ORDERS, ORDERS, st.integers(1, 8))
     @settings(max_examples=50, deadline=None)
     def test_bc30_the_order_is_that_of_the_formula(self, first: list[str], second: list[str], k: int) -> None:
-        found = FusedChunks([Fixed(first), Fixed(second)]).search("q", 8)
+        found = FusedChunks([Fixed(first), Fixed(second)], 60).search("q", 8)
         score = {i: 1 / (61 + first.index(i)) + 1 / (61 + second.index(i)) for i in first}
         assert ids(found)[:k] == sorted(first, key=lambda i: (-score[i], i))[:k]
         assert [t.step for t in found.times] == ["fixed", "fixed", "fuse"]
 
     def test_a_word_search_without_hits_leaves_the_order_of_the_other(self) -> None:
         order = ["gout#p1#c2", "anemia#p2#c1", "asthma#p1#c1"]
-        assert ids(FusedChunks([Bm25Chunks(CHUNKS), Fixed(order)]).search("spirometry", 3)) == order
+        assert ids(FusedChunks([Bm25Chunks(CHUNKS), Fixed(order)], 60).search("spirometry", 3)) == order
 
 
 class TestReranked:

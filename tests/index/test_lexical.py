@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from medvrag_core.index.fusion import reciprocal_rank_fusion
-from medvrag_core.index.lexical import Bm25Index
+from medvrag_core.index.lexical import Bm25Index, tokenize
 
 
 @pytest.mark.parametrize("query", ["IL 6", "il-6", "HbA1c"])
@@ -13,13 +14,96 @@ def test_bc31_codes_are_found_by_their_parts(query: str) -> None:
     assert index.search(query, 1)[0].score > 0
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("IL-6", "il 6 il6"),
+        ("IL\u20116", "il 6 il6"),  # the hyphen at which no line breaks
+        ("HbA1c", "hba1c"),
+        ("COVID-19", "covid 19 covid19"),
+        ("SpO2", "spo2"),
+        ("SpO₂", "spo2"),
+        ("C₁₂", "c12"),
+        ("HLA-B*57:01", "hla b 57 01 hlab5701"),
+        ("HLA-A*02:01", "hla 02 01 hlaa0201"),  # "a" alone is no word to look up, in a code it is
+        ("CYP2C19*2", "cyp2c19 2 cyp2c192"),
+        ("5-FU", "5 fu 5fu"),
+        ("5FU", "5 fu 5fu"),
+        ("5mg", "5 mg 5mg"),
+        ("β-blocker", "beta blocker betablocker"),
+        ("beta-blocker", "beta blocker betablocker"),
+        ("TNF-α", "tnf alpha tnfalpha"),
+        ("TNFΑ", "tnf alpha tnfalpha"),  # a capital alpha
+        ("λ", "lambda"),
+        ("πνεύμα", "πνεύμα"),  # a Greek word is a word
+        ("µg", "mu g mug"),  # the micro sign, not the letter
+        ("PD-L1™", "pd l1 pdl1"),
+        ("well-known follow-up", "well known follow up"),
+        ("treat-\nment", "treat ment treatment"),
+        ("treat-\n\n   ment", "treat ment treatment"),
+        ("2.5 mg", "2.5 mg"),
+        ("2,5 mg", "2.5 mg"),
+        ("1,000", "1000"),
+        ("1,000, of 2,5, or 3", "1000 2.5 3"),
+        ("1,234,567.5", "1234567.5"),
+        ("[1,2,5]", "1 2 5"),
+        ("p<0.05", "p 0.05"),
+        ("p<.05", "p 0.05"),
+        ("p = 0.001.", "p 0.001"),
+        ("5–10", "5 10"),
+        ("57:01", "57 01"),
+        ("10⁹/L", "10^9 l"),
+        ("10^9/L", "10^9 l"),
+        ("4.5×10¹²", "4.5 10^12"),
+        ("10⁻³", "10^-3"),
+        ("kg/m²", "kg m m^2"),
+        ("1½", "1 1 2"),
+        ("aber\u00adrant", "aberrant"),
+        ("ﬁbrosis", "fibrosis"),
+        ("a---b __ ^ * :", "b"),
+        ("", ""),
+    ],
+)
+def test_codes_and_numbers_are_looked_up_as_they_are_meant(text: str, words: str) -> None:
+    assert tokenize(text) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("query", "finds", "misses"),
+    [
+        ("IL6", "raised IL-6", "raised IL-8"),
+        ("2.5", "a dose of 2.5 mg", "2 to 5 days"),
+        ("1000", "1,000 patients", "1 of 000"),
+        ("109", "109 patients", "10⁹ cells"),
+        ("TNF alpha", "TNFα", "IL-1β"),
+        ("10^9/L", "platelets 10⁹/l", "109 patients"),
+        ("SpO2", "SpO₂ below", "spo below"),
+        ("0.05", "p<.05", "05"),
+    ],
+)
+def test_one_writing_finds_the_other_and_no_other_number(query: str, finds: str, misses: str) -> None:
+    right, wrong = Bm25Index(["r", "w"], [f"{finds} x", f"{misses} x"]).scores(query)
+    assert right > 0 == wrong
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=60))
+def test_what_stands_between_blanks_is_read_alone(text: str) -> None:
+    """No rule reaches over white space but that of the hyphen at the end of a line; words hold no white space."""
+    lines = text.replace("-", "x").split()
+    assert [word for line in lines for word in tokenize(line)] == tokenize(" ".join(lines))
+    assert all(word and not any(char.isspace() or char.isupper() for char in word) for word in tokenize(text))
+
+
+def test_stemming_cuts_endings_of_words_and_leaves_codes() -> None:
+    assert tokenize("infections treated with CYP2C19s and PBPKs", stemming=True) == [
+        "infect", "treat", "cyp2c19s", "pbpks",
+    ]  # fmt: skip
+    pages = ["infected hips", "no such word"]
+    assert Bm25Index(["a", "b"], pages).scores("hip infections").tolist() == [0, 0]
+    stemmed = Bm25Index(["a", "b"], pages, stemming=True).scores("hip infections")
+    assert stemmed[0] > 0 == stemmed[1]
+
+
 def test_pages_without_words_and_unknown_words_do_no_harm() -> None:
     assert [h.score for h in Bm25Index(["a#p1", "b#p1"], ["", ""]).search("dose", 5)] == [0.0, 0.0]
     assert Bm25Index(["a#p1"], ["dose"]).search("§ the", 5)[0].score == 0.0
-
-
-def test_bc30_fusion_of_ranks() -> None:
-    fused = reciprocal_rank_fusion([["x", "y"], ["y", "z"]], 3)
-    assert [(h.page_id, round(h.score, 5)) for h in fused] == [("y", 0.03252), ("x", 0.01639), ("z", 0.01613)]
-    tied = reciprocal_rank_fusion([["b"], ["a"]], 2)
-    assert [h.page_id for h in tied] == ["a", "b"]

@@ -20,7 +20,7 @@ from medvrag_core.systems.resources import Resources
 from medvrag_core.systems.retrievers import find_retriever, reads_text_alone, text_arms
 
 HERE = ("text_rag", "text_bm25", "text_dense", "text_fused", "text_reranked")
-WEIGHTS = ("text_bge", "text_medcpt", "text_cross_encoder")
+WEIGHTS = ("text_bge", "text_medcpt", "text_rrf2", "text_cross_encoder")
 QUERY = "How is oral candidiasis from inhaled steroids prevented?"
 
 
