@@ -233,7 +233,8 @@ def test(options: argparse.Namespace, extra: list[str]) -> int:
     if options.gpu_path:
         python = install_gpu_path()
         os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the models of these tests are made by the tests
-        return run_checks({}, [str(python), "-m", "pytest", "-m", "gpu_path", *extra], "gpu path: ")
+        pytest = [str(python), "-m", "pytest", "-m", "gpu_path", "-o", "testpaths=tests", *extra]  # and no doctest
+        return run_checks({}, pytest, "gpu path: ")
     marks = "not gpu_path" + (" and not slow and not notebook and not browser" if options.fast else "")
     checks = {
         "ruff check": [str(PYTHON), "-m", "ruff", "check", "."],

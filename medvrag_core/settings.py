@@ -91,7 +91,14 @@ class IndexSettings(StageSettings):
 
     mode: Literal["paper", "exact"] = "paper"
     centroids: int = Field(8, ge=1, description="C, spherical k-means centroids a page")
-    ann: Literal["auto", "flat", "hnsw", "ivf"] = Field("auto", description="auto: flat below 50,000 centroids")
+    ann: Literal["auto", "flat", "hnsw", "ivf"] = Field(
+        "auto", description="auto: flat below 50,000 centroids and on a GPU, else hnsw"
+    )
+    device: str = Field(
+        "auto",
+        pattern=r"^(auto|cpu|cuda(:\d+)?)$",
+        description="where the ANN searches; auto: the first GPU of FAISS where it has one",
+    )
     ann_neighbors: int = Field(1_000, ge=1, description="centroids fetched for each query vector")
     shortlist: int = Field(4_000, ge=1, description="R, pages scored exactly")
     candidates: int = Field(2_000, ge=1, description="N1, pages handed to the filter")
@@ -348,6 +355,7 @@ def answering_settings(profile: Profile) -> Profile:
     where: dict[str, Any] = {name: ModelSettings.model_fields[name].default for name in WHERE_FIELDS}
     for name in ("filter_model", "reader_model"):
         values[name] = getattr(profile, name).model_copy(update=where)
+    values["index"] = profile.index.model_copy(update={"device": IndexSettings.model_fields["device"].default})
     return profile.model_copy(update=values)
 
     loading: dict[str, Any] = {name: EncoderSettings.model_fields[name].default for name in LOADER_FIELDS}

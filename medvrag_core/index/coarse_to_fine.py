@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from medvrag_core.index.ann_device import ann_device, on_device
 from medvrag_core.index.base import PageIndex
 from medvrag_core.index.centroids import page_centroids
 from medvrag_core.index.exact import check_query, ranked_hits
@@ -53,8 +54,8 @@ class CoarseToFineIndex(PageIndex):
     vectors, offsets : flat page vectors as in :class:`~medvrag_core.index.exact.ExactIndex`
     centroids : float32, shape (total, d), centroids of the pages one after another
     centroid_offsets : int64, shape (N + 1,)
-    ann : FAISS index over ``centroids`` with inner product
-    settings : C, neighbors, R
+    ann : FAISS index of the CPU over ``centroids`` with inner product
+    settings : C, neighbors, R, and the device that the ANN is put on
     """
 
     def __init__(
@@ -73,7 +74,9 @@ class CoarseToFineIndex(PageIndex):
         self.centroids = centroids
         self.centroid_offsets = centroid_offsets
         self.page_of_centroid = np.repeat(np.arange(len(self.page_ids)), np.diff(centroid_offsets))
-        self.ann = ann
+        # A file made under other settings may hold an HNSW, which stays where it is.
+        self.ann_device = "cpu" if "HNSW" in type(ann).__name__ else ann_device(settings)
+        self.ann = on_device(ann, self.ann_device)
         self.settings = settings
 
     def search(self, query: NDArray[np.float32], k: int) -> SearchResult:
@@ -129,13 +132,13 @@ def all_centroids(
 
 
 def make_ann(centroids: NDArray[np.float32], settings: IndexSettings) -> Any:
-    """FAISS inner-product index over the centroids: flat, HNSW or IVF."""
+    """FAISS inner-product index of the CPU over the centroids: flat, HNSW or IVF; ``auto`` is flat for a GPU."""
     import faiss
 
     dim, total = centroids.shape[1], len(centroids)
     kind = settings.ann
     if kind == "auto":
-        kind = "flat" if total < _FLAT_BELOW else "hnsw"
+        kind = "flat" if total < _FLAT_BELOW or ann_device(settings) != "cpu" else "hnsw"
     index: Any
     if kind == "flat":
         index = faiss.IndexFlatIP(dim)

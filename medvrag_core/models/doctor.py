@@ -32,7 +32,7 @@ class Check(Record):
 
     Attributes
     ----------
-    role : field of the profile: ``filter_model``, ``reader_model`` or ``judge_model``
+    role : field of the profile: ``index``, ``filter_model``, ``reader_model`` or ``judge_model``
     state : ``unknown`` where the server does not tell, ``skipped`` where the check has no object
     found : one sentence
     change : setting, or flag of the server, that mends a failure or settles what is unknown; else empty

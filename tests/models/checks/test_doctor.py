@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -129,7 +130,7 @@ def test_the_command_prints_each_check_and_exits_2_on_a_failure(chaos: Any, tmp_
     good = medvrag(*flags)
     assert good.returncode == 0, good.stderr
     assert [line.split()[:3:2] for line in good.stdout.splitlines() if not line.startswith(" ")] == [
-        ["unknown" if name in {"revision", "pixels"} else "ok", name] for name in READER_CHECKS
+        ["unknown" if name in {"revision", "pixels"} else "ok", name] for name in ("device", *READER_CHECKS)
     ]
     chaos.control(images_allowed=4)
     bad = medvrag(*flags, "--json")
@@ -142,7 +143,16 @@ def test_the_command_prints_each_check_and_exits_2_on_a_failure(chaos: Any, tmp_
 
 def test_a_profile_without_servers_is_ok() -> None:
     done = medvrag("--profile", "cpu")
-    assert (done.returncode, done.stdout) == (0, "profile 'cpu' uses no model server\n")
+    device, servers = done.stdout.splitlines()
+    assert (done.returncode, servers) == (0, "profile 'cpu' uses no model server")
+    assert re.fullmatch(r"ok +index +device +the ANN searches on (cpu|cuda:0); FAISS \S+ sees \d+ GPUs", device)
+
+
+def test_a_gpu_that_faiss_does_not_have_fails() -> None:
+    done = medvrag("--profile", "cpu", "--set", "index.device=cuda:99")
+    assert done.returncode == 2
+    assert "'index.device': cuda:99 cannot be used" in done.stdout
+    assert "-> set index.device=cpu, or auto" in done.stdout
 
 
 def test_text_of_a_server_cannot_steer_the_terminal(examined: Make, script: Any) -> None:
