@@ -21,7 +21,7 @@ import numpy as np
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.encoders.factory import make_page_encoder
 from medvrag_core.encoders.vectors import VectorStore
-from medvrag_core.errors import MedvragError, MismatchError
+from medvrag_core.errors import MedvragError
 from medvrag_core.evaluation.retrieval.metrics import read_qrels, retrieval_report
 from medvrag_core.index.exact import ranked_hits
 from medvrag_core.index.lexical import Bm25Index
@@ -69,9 +69,7 @@ def main() -> None:
     try:
         corpus, vectors = CorpusStore.open(workspace.corpus), VectorStore.open(workspace.vectors)
         encoder = make_page_encoder(load_profile(str(workspace.profile)).encoder)
-        if encoder.fingerprint != vectors.manifest.encoder:
-            raise MismatchError(f"{workspace.vectors}: made by another encoder", way_out="build the vectors again")
-        encoder.load(workspace.vectors / "encoder")
+        vectors.load_encoder(encoder)
         bm25 = Bm25Index([page.page_id for page in corpus.pages], [page.text for page in corpus.pages])
         ids = np.array(vectors.page_ids)
 

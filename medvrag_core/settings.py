@@ -65,6 +65,9 @@ class CorpusSettings(StageSettings):
     summary_tokens: int = Field(120, description="words and numbers in one page summary")
 
 
+Storage = Literal["float32", "float16", "int8"]
+
+
 class EncoderSettings(StageSettings):
     """Page and query encoder."""
 
@@ -81,9 +84,7 @@ class EncoderSettings(StageSettings):
     batch_size: int = Field(8, ge=1, description="pages the model takes at once")
     loaders: int = Field(4, ge=1, description="threads that make page images ready while the model runs")
     read_ahead: int = Field(4, ge=1, description="batches whose pages are sorted by size, and as many made ready ahead")
-    storage: Literal["float32", "float16", "int8"] = Field(
-        "float16", description="how vectors are kept; int8 has one scale a vector"
-    )
+    storage: Storage = Field("float16", description="how vectors are kept; int8 has one scale a vector")
 
 
 class IndexSettings(StageSettings):

@@ -47,9 +47,10 @@ class PageInputs(Sequence[PageInput]):
     def __getitem__(self, which: slice) -> Sequence[PageInput]: ...
 
     def __getitem__(self, which: int | slice) -> PageInput | Sequence[PageInput]:
-        """One input, or a list for a slice."""
+        """One input, or a sequence of the same kind for a slice."""
         if isinstance(which, slice):
-            return [self._make(place) for place in self._places[which]]
+            part = self._places[which]
+            return PageInputs(len(part), lambda place: self._make(part[place]))
         return self._make(self._places[which])
 
 

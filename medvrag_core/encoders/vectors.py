@@ -1,181 +1,194 @@
-"""Vectors of a whole corpus on disk: immutable shards, one manifest, resumable building."""
+"""Vectors of a whole corpus on disk: immutable shards and one manifest."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
-from medvrag_core.encoders.base import PageEncoder, PageInput
+from medvrag_core.encoders.base import PageEncoder
+from medvrag_core.encoders.identity import EncoderIdentity
+from medvrag_core.encoders.shards import Shard, digests, open_shard, read_contents, starts
 from medvrag_core.errors import InputError, MismatchError, NotBuiltError
 from medvrag_core.records import PageVectors, Record
-from medvrag_core.runs.publish import sha256_of, whole_file, whole_folder, write_text
+from medvrag_core.settings import Storage
 
-SHARD_PAGES = 64
-
-
-@dataclass(frozen=True)
-class _Shard:
-    """Pages one after another; ``rows`` and ``patches`` count those of each page."""
-
-    vectors: NDArray[np.float16]
-    boxes: NDArray[np.float16]
-    vector_of: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    patches: NDArray[np.int64]
+FORMAT = 3
+STATE = "encoder"
+_OPEN_AT_ONCE = 8
 
 
 class ShardEntry(Record):
-    """One published shard: its file, the pages in it, and its digest."""
+    """One published shard: its folder and the digests of its files."""
 
-    file: str
-    sha256: str
-    page_ids: tuple[str, ...]
+    folder: str
+    files: dict[str, str]
 
 
 class VectorManifest(Record):
-    """What the vectors are; written last, so its presence means that every shard is whole."""
+    """What the vectors are and what made them; written last, so its presence means that every shard is whole.
 
-    encoder: str
+    Attributes
+    ----------
+    format : of the files
+    encoder : what a query must be encoded by
+    state : digests of what the encoder learned from the corpus, such as a PCA, by file
+    corpus : fingerprint of the pages
+    pages : number of them
+    storage : how vectors are kept
+    """
+
+    format: int = FORMAT
+    encoder: EncoderIdentity
+    state: dict[str, str]
     corpus: str
-    dim: int
-    shards: tuple[ShardEntry, ...]
+    pages: int
+    storage: Storage
+    shards: tuple[ShardEntry, ...] = ()
+
+
+@dataclass(frozen=True)
+class ShardVectors:
+    """The vectors of some pages that lie one after another in the store.
+
+    Attributes
+    ----------
+    first : place of the first page in the store
+    vectors : float32, shape (rows, dim)
+    offsets : int64, shape (P + 1,), rows of page ``first + k`` are ``offsets[k]:offsets[k + 1]``
+    """
+
+    first: int
+    vectors: NDArray[np.float32]
+    offsets: NDArray[np.int64]
 
 
 class VectorStore:
-    """All page vectors of a corpus, opened from disk.
+    """All page vectors of a corpus, opened from disk. What is read is read shard by shard, but for :attr:`vectors`.
 
     Attributes
     ----------
     page_ids : page ids in corpus order, N of them
     offsets : int64, shape (N + 1,), rows of page k are ``offsets[k]:offsets[k + 1]``
-    vectors : float32, shape (rows, dim); stored as float16
-    patch_offsets : int64, shape (N + 1,), patches of page k are ``patch_offsets[k]:patch_offsets[k + 1]``
-    boxes : float32, shape (patches, 4)
-    vector_of : int64, shape (patches,), row of each patch within its page
     """
 
-    def __init__(self, manifest: VectorManifest, arrays: Sequence[_Shard]) -> None:
+    def __init__(self, folder: Path, manifest: VectorManifest) -> None:
+        self.folder = folder
         self.manifest = manifest
-        self.page_ids: tuple[str, ...] = tuple(p for shard in manifest.shards for p in shard.page_ids)
-        self.offsets = _starts([shard.rows for shard in arrays])
-        self.vectors: NDArray[np.float32] = np.concatenate([shard.vectors for shard in arrays]).astype(np.float32)
-        self.patch_offsets = _starts([shard.patches for shard in arrays])
-        self.boxes: NDArray[np.float32] = np.concatenate([shard.boxes for shard in arrays]).astype(np.float32)
-        self.vector_of: NDArray[np.int64] = np.concatenate([shard.vector_of for shard in arrays])
+        contents = [read_contents(folder / shard.folder) for shard in manifest.shards]
+        self.page_ids: tuple[str, ...] = tuple(page_id for shard in contents for page_id in shard.page_ids)
+        self.offsets = starts(np.concatenate([shard.rows for shard in contents]))
+        self._firsts = starts(np.array([len(shard.page_ids) for shard in contents]))
+        # A mapped file stays open; a large store has more shards than a process may have files.
+        self._shard = lru_cache(maxsize=_OPEN_AT_ONCE)(self._open_shard)
 
     @classmethod
     def open(cls, folder: Path) -> VectorStore:
-        """Read every shard after checking its digest.
+        """Check the digest of every file, and open.
 
         Raises
         ------
         NotBuiltError
             The build never finished; names the folder.
         MismatchError
-            A shard is not the file that the manifest names.
+            A file is not the one that the manifest names, or another version wrote the manifest.
         """
         path = folder / "manifest.json"
         if not path.is_file():
             raise NotBuiltError(
                 f"{folder}: no finished page vectors", way_out="run notebook 02_indexing or `medvrag run`"
             )
-        manifest = VectorManifest.from_json(path.read_text(encoding="utf-8"), source=str(path))
-        arrays = []
+        try:
+            manifest = VectorManifest.from_json(path.read_text(encoding="utf-8"), source=str(path))
+        except InputError as error:
+            raise MismatchError(str(error), way_out=f"delete {folder} and index the pages again") from None
+        if manifest.format != FORMAT:
+            raise MismatchError(
+                f"{path}: vectors of format {manifest.format}, this version reads {FORMAT}",
+                way_out=f"delete {folder} and index the pages again",
+            )
         for shard in manifest.shards:
-            file = folder / shard.file
-            if not file.is_file() or sha256_of(file) != shard.sha256:
-                raise MismatchError(
-                    f"{file}: is missing or damaged", way_out=f"delete {folder} and build the vectors again"
-                )
-            arrays.append(_read_shard(file))
-        return cls(manifest, arrays)
+            _check_files(folder / shard.folder, shard.files, way_out=f"delete {folder} and index the pages again")
+        return cls(folder, manifest)
+
+    @property
+    def dim(self) -> int:
+        """Width of one vector."""
+        return self.manifest.encoder.dim
+
+    @property
+    def bytes(self) -> int:
+        """Size of all shards on disk."""
+        homes = [self.folder / shard.folder for shard in self.manifest.shards]
+        return sum(file.stat().st_size for home in homes for file in home.iterdir())
 
     @cached_property
-    def _row_of(self) -> dict[str, int]:
-        return {page_id: k for k, page_id in enumerate(self.page_ids)}
+    def vectors(self) -> NDArray[np.float32]:
+        """All of them in memory, float32, shape (rows, dim)."""
+        every = np.empty((int(self.offsets[-1]), self.dim), dtype=np.float32)
+        for shard in self.each_shard():
+            start = int(self.offsets[shard.first])
+            every[start : start + len(shard.vectors)] = shard.vectors
+        return every
+
+    def each_shard(self) -> Iterator[ShardVectors]:
+        """All vectors in the order of the pages, one shard in memory at a time."""
+        for number, first in enumerate(self._firsts[:-1]):
+            shard = self._shard(number)
+            yield ShardVectors(int(first), shard.vectors(), shard.offsets)
 
     def page(self, page_id: str) -> PageVectors:
         """Vectors and boxes of one page; raises InputError for an unknown id."""
-        if page_id not in self._row_of:
+        if page_id not in self._place_of:
             raise InputError(f"page '{page_id}' has no vectors in this run")
-        k = self._row_of[page_id]
-        rows = slice(int(self.offsets[k]), int(self.offsets[k + 1]))
-        patches = slice(int(self.patch_offsets[k]), int(self.patch_offsets[k + 1]))
-        return PageVectors(page_id, self.vectors[rows], self.boxes[patches], self.vector_of[patches])
+        place = self._place_of[page_id]
+        number = int(np.searchsorted(self._firsts, place, side="right")) - 1
+        return self._shard(number).page(place - int(self._firsts[number]))
+
+    def load_encoder(self, encoder: PageEncoder) -> None:
+        """Bring an encoder into the state in which it encoded these pages, so that it can encode queries for them.
+
+        Raises
+        ------
+        MismatchError
+            It is another encoder than the one of the pages (each field that differs is named, with both values), or
+            what that one had learned from the corpus is damaged.
+        """
+        require_same_encoder(self.folder, self.manifest.encoder, encoder.identity)
+        load_state(self.folder, self.manifest.state, encoder)
 
     def __len__(self) -> int:
         return len(self.page_ids)
 
+    @cached_property
+    def _place_of(self) -> dict[str, int]:
+        return {page_id: place for place, page_id in enumerate(self.page_ids)}
 
-def encode_corpus(
-    pages: Sequence[PageInput], encoder: PageEncoder, folder: Path, *, corpus_fingerprint: str, progress: bool = True
-) -> VectorStore:
-    """Fit the encoder, encode all pages in shards of 64, publish, and open the result.
-
-    A finished build for the same corpus and encoder is opened as it is. A stopped build goes on
-    after its last whole shard. Work made for another corpus or encoder is replaced, since
-    vectors can always be made again from the pages.
-    """
-    if not pages:
-        raise InputError("the corpus has no page to encode", way_out="look at its ledger.jsonl for what was dropped")
-    state = folder / "encoder"
-    key = folder / "building.json"
-    wanted = {"corpus": corpus_fingerprint, "settings": encoder.fingerprint, "pages": len(pages)}
-    if not (key.is_file() and json.loads(key.read_text(encoding="utf-8")) == wanted):
-        with whole_folder(folder) as fresh:
-            encoder.fit(tqdm(pages, desc="fit encoder", unit="page", disable=None if progress else True))
-            (fresh / "encoder").mkdir()
-            encoder.save(fresh / "encoder")
-            (fresh / "building.json").write_text(json.dumps(wanted), encoding="utf-8")
-    else:
-        encoder.load(state)
-    if (folder / "manifest.json").is_file():
-        return VectorStore.open(folder)
-    shards: list[ShardEntry] = []
-    with tqdm(total=len(pages), desc="encode pages", unit="page", disable=None if progress else True) as bar:
-        for number, start in enumerate(range(0, len(pages), SHARD_PAGES)):
-            batch = pages[start : start + SHARD_PAGES]
-            file = folder / f"shard-{number:05d}.npz"
-            if not file.is_file():
-                _write_shard(file, encoder.encode_pages(batch))
-            shards.append(
-                ShardEntry(file=file.name, sha256=sha256_of(file), page_ids=tuple(p.page.page_id for p in batch))
-            )
-            bar.update(len(batch))
-    manifest = VectorManifest(
-        encoder=encoder.fingerprint, corpus=corpus_fingerprint, dim=encoder.dim, shards=tuple(shards)
-    )
-    write_text(folder / "manifest.json", manifest.to_json())
-    return VectorStore.open(folder)
+    def _open_shard(self, number: int) -> Shard:
+        return open_shard(self.folder / self.manifest.shards[number].folder)
 
 
-def _write_shard(file: Path, pages: Iterator[PageVectors]) -> None:
-    done = list(pages)
-    for page in done:
-        if page.vectors.shape[0] == 0 or not np.isfinite(page.vectors).all():
-            raise MismatchError(f"page {page.page_id}: the encoder gave no vector or one that is not finite")
-    with whole_file(file) as temporary, temporary.open("wb") as handle:
-        np.savez(
-            handle,
-            vectors=np.concatenate([p.vectors for p in done]).astype(np.float16),
-            boxes=np.concatenate([p.boxes for p in done]).astype(np.float16),
-            vector_of=np.concatenate([p.vector_of for p in done]),
-            rows=np.array([len(p.vectors) for p in done], dtype=np.int64),
-            patches=np.array([len(p.boxes) for p in done], dtype=np.int64),
+def require_same_encoder(folder: Path, made_by: EncoderIdentity, now: EncoderIdentity) -> None:
+    """Raises MismatchError that names each field in which two encoders differ, with both values."""
+    if changed := made_by.differences(now):
+        raise MismatchError(
+            f"{folder}: pages were encoded by another encoder than the one in force ({'; '.join(changed)})",
+            way_out="use the profile of the run, or index the pages again",
         )
 
 
-def _read_shard(file: Path) -> _Shard:
-    with np.load(file, allow_pickle=False) as arrays:
-        return _Shard(**{field.name: arrays[field.name] for field in fields(_Shard)})
+def load_state(folder: Path, state: dict[str, str], encoder: PageEncoder) -> None:
+    """Load what an encoder learned from the corpus, once its files are found to be whole."""
+    _check_files(folder / STATE, state, way_out=f"delete {folder} and index the pages again")
+    encoder.load(folder / STATE)
 
 
-def _starts(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64)
+def _check_files(folder: Path, wanted: dict[str, str], *, way_out: str) -> None:
+    found = digests(folder) if folder.is_dir() else {}
+    for name in sorted(wanted.keys() | found.keys()):
+        if wanted.get(name) != found.get(name):
+            raise MismatchError(f"{folder / name}: is missing or damaged", way_out=way_out)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medvrag_core.encoders.vectors import VectorStore
+from medvrag_core.encoders.identity import EncoderIdentity
+from medvrag_core.encoders.shards import starts
+from medvrag_core.encoders.vectors import VectorStore, require_same_encoder
 from medvrag_core.errors import InputError, MismatchError, NotBuiltError
 from medvrag_core.index.base import PageIndex
 from medvrag_core.index.coarse_to_fine import CoarseToFineIndex, all_centroids, make_ann
@@ -25,6 +28,7 @@ class IndexManifest(Record):
     """What an index was made from, and the digests of its files."""
 
     vectors: str
+    encoder: EncoderIdentity
     pages: int
     near_duplicate: float
     left_out: tuple[DuplicatePair, ...]
@@ -33,14 +37,25 @@ class IndexManifest(Record):
 
 def vectors_fingerprint(store: VectorStore) -> str:
     """One digest over the shards of a vector store."""
-    return hashlib.sha256("".join(s.sha256 for s in store.manifest.shards).encode()).hexdigest()[:16]
+    digests = [digest for shard in store.manifest.shards for digest in shard.files.values()]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
 
 
 def build_index(store: VectorStore, settings: IndexSettings, folder: Path, *, near_duplicate: float) -> PageIndex:
-    """Leave out near-duplicate pages, make centroids and the ANN, publish, and open.
+    """Write an index and open it.
 
     An index already made from the same vectors under the same settings is opened as it is;
-    any other is replaced, which takes seconds.
+    any other is replaced, which takes seconds. Parameters as in :func:`write_index`.
+    """
+    if not is_current(store, settings, folder, near_duplicate=near_duplicate):
+        write_index(store, settings, folder, near_duplicate=near_duplicate)
+    return open_index(store, settings, folder)
+
+
+def write_index(store: VectorStore, settings: IndexSettings, folder: Path, *, near_duplicate: float) -> None:
+    """Leave out near-duplicate pages, make centroids and the ANN, publish.
+
+    Of the page vectors one shard at a time is in memory.
 
     Parameters
     ----------
@@ -49,12 +64,9 @@ def build_index(store: VectorStore, settings: IndexSettings, folder: Path, *, ne
     folder : where the index is published, whole or not at all
     near_duplicate : cosine of mean page vectors above which the later page is left out
     """
-    if is_current(store, settings, folder, near_duplicate=near_duplicate):
-        return open_index(store, settings, folder)
     pairs = near_duplicates(store, near_duplicate)
     keep = _kept_rows(store, pairs)
-    vectors, offsets, page_ids = _subset(store, keep)
-    centroids, centroid_offsets = all_centroids(vectors, offsets, settings.centroids, settings.seed)
+    centroids, centroid_offsets = _centroids(store, keep, settings)
     with whole_folder(folder) as fresh:
         np.save(fresh / "kept_pages.npy", keep)
         np.save(fresh / "centroids.npy", centroids)
@@ -63,21 +75,21 @@ def build_index(store: VectorStore, settings: IndexSettings, folder: Path, *, ne
         save_settings(fresh, settings)
         manifest = IndexManifest(
             vectors=vectors_fingerprint(store),
-            pages=len(page_ids),
+            encoder=store.manifest.encoder,
+            pages=len(keep),
             near_duplicate=near_duplicate,
             left_out=tuple(pairs),
             files={p.name: sha256_of(p) for p in sorted(fresh.iterdir())},
         )
         (fresh / "manifest.json").write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
-    return open_index(store, settings, folder)
 
 
 def is_current(store: VectorStore, settings: IndexSettings, folder: Path, *, near_duplicate: float) -> bool:
     """Whether ``folder`` holds an index of these vectors under settings that shape its files."""
-    path = folder / "manifest.json"
-    if not path.is_file():
+    try:
+        manifest = read_manifest(folder)
+    except (NotBuiltError, InputError):  # None, or one that another version wrote.
         return False
-    manifest = read_manifest(folder)
     stored = IndexSettings.model_validate_json((folder / "settings.json").read_text(encoding="utf-8"))
     shaping = ("centroids", "ann", "ann_neighbors", "seed")
     return (
@@ -103,9 +115,11 @@ def open_index(store: VectorStore, settings: IndexSettings, folder: Path) -> Pag
     NotBuiltError
         There is no index in ``folder``.
     MismatchError
-        A file is damaged, or the index was made from other vectors; both digests are named.
+        A file is damaged, or the index was made from other vectors: fields of the encoder that differ are named,
+        or both digests.
     """
     manifest = read_manifest(folder)
+    require_same_encoder(folder, manifest.encoder, store.manifest.encoder)
     if manifest.vectors != vectors_fingerprint(store):
         raise MismatchError(
             f"{folder}: built from vectors {manifest.vectors}, the run now holds {vectors_fingerprint(store)}",
@@ -148,8 +162,31 @@ def _kept_rows(store: VectorStore, pairs: list[DuplicatePair]) -> NDArray[np.int
 def _subset(
     store: VectorStore, keep: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], tuple[str, ...]]:
+    """Vectors, offsets and ids of the pages that are in the index."""
     page_ids = tuple(store.page_ids[k] for k in keep)
     if len(keep) == len(store):
         return store.vectors, store.offsets, page_ids
-    vectors, offsets = gather_pages(store.vectors, store.offsets, keep)
-    return vectors, offsets, page_ids
+    offsets = starts(np.diff(store.offsets)[keep])
+    every = np.empty((int(offsets[-1]), store.dim), dtype=np.float32)
+    filled = 0
+    for vectors, _ in _each_kept(store, keep):
+        every[filled : filled + len(vectors)] = vectors
+        filled += len(vectors)
+    return every, offsets, page_ids
+
+
+def _centroids(
+    store: VectorStore, keep: NDArray[np.int64], settings: IndexSettings
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Centroids of the pages in the index, as in :func:`~.coarse_to_fine.all_centroids`, from one shard at a time."""
+    parts = [all_centroids(*part, settings.centroids, settings.seed) for part in _each_kept(store, keep)]
+    counts = [np.diff(offsets) for _, offsets in parts]
+    return np.concatenate([centroids for centroids, _ in parts]), starts(np.concatenate(counts))
+
+
+def _each_kept(store: VectorStore, keep: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
+    """Vectors and offsets of the pages in the index, shard by shard."""
+    for shard in store.each_shard():
+        a, b = np.searchsorted(keep, [shard.first, shard.first + len(shard.offsets) - 1])
+        if a < b:
+            yield gather_pages(shard.vectors, shard.offsets, keep[a:b] - shard.first)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from medvrag_core.corpus.chunks import TextChunk, chunks_digest
 from medvrag_core.encoders.base import PageEncoder, PageInput, PageInputs
-from medvrag_core.encoders.vectors import VectorStore, encode_corpus
+from medvrag_core.encoders.encode import encode_corpus
+from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.index.chunk_search import ChunkSearch
 from medvrag_core.index.exact import ranked_hits
 from medvrag_core.index.maxsim import gather_pages, score_pages

@@ -259,7 +259,7 @@ def answering_fingerprint(name: str, resources: Resources) -> str:
         name,
         fingerprint(answering_settings(resources.profile)),
         resources.store.fingerprint,
-        resources.vectors.manifest.encoder,
+        resources.vectors.manifest.encoder.fingerprint,
         resources.reader.fingerprint,
         # The reader's fingerprint holds its own prompts; a filter without a model has none.
         *(f"{purpose}={versions[purpose]}" for purpose in sorted(versions) if purpose.startswith("filter_")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -9,8 +10,11 @@ import yaml
 from medvrag_core.corpus.build import build_corpus
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.encoders.base import PageInput, PageInputs
+from medvrag_core.encoders.batched import BatchedPageEncoder
+from medvrag_core.encoders.copies import Copies
+from medvrag_core.encoders.encode import encode_corpus, read_throughput
 from medvrag_core.encoders.factory import make_page_encoder
-from medvrag_core.encoders.vectors import VectorStore, encode_corpus
+from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.index.base import PageIndex
 from medvrag_core.index.build import build_index, read_manifest
 from medvrag_core.runs.publish import write_text
@@ -57,15 +61,40 @@ class CorpusPages(PageInputs):
         super().__init__(len(store.pages), page_input)
 
 
-def prepare_index(workspace: Workspace, profile: Profile, *, progress: bool = True) -> tuple[VectorStore, PageIndex]:
-    """Encode pages and build the index where they are missing or stale; stage ``indexing``."""
+def prepare_vectors(workspace: Workspace, profile: Profile, *, progress: bool = True) -> VectorStore:
+    """Encode the pages that have no vectors yet, or vectors of another encoder; stage ``embedding``.
+
+    An encoder that takes no batches works in ``profile.workers`` processes.
+    """
     store = CorpusStore.open(workspace.corpus)
+    with record_stage(workspace.root, "embedding", profile=profile.name, settings=profile.encoder) as stage:
+        encoder = make_page_encoder(profile.encoder)
+        batched = isinstance(encoder, BatchedPageEncoder)
+        vectors = encode_corpus(
+            CorpusPages(store),
+            encoder,
+            workspace.vectors,
+            corpus_fingerprint=store.fingerprint,
+            storage=profile.encoder.storage,
+            copies=None if batched else Copies(partial(make_page_encoder, profile.encoder), profile.workers),
+            progress=progress,
+        )
+        stage.add(workspace.vectors / "manifest.json")
+        stage.measure(bytes_per_page=vectors.bytes / len(vectors))
+        if (throughput := read_throughput(workspace.vectors)) is not None:
+            stage.measure(
+                pages_per_s=throughput.pages / throughput.seconds,
+                patches_per_s=throughput.patches / throughput.seconds,
+                **throughput.model_dump(mode="json"),
+            )
+    return vectors
+
+
+def prepare_index(workspace: Workspace, profile: Profile, *, progress: bool = True) -> tuple[VectorStore, PageIndex]:
+    """Vectors and index where they are missing or stale; stage ``indexing``."""
     settings = profile.model_copy(update={"note": ""})
     with record_stage(workspace.root, "indexing", profile=profile.name, settings=settings) as stage:
-        encoder = make_page_encoder(profile.encoder)
-        vectors = encode_corpus(
-            CorpusPages(store), encoder, workspace.vectors, corpus_fingerprint=store.fingerprint, progress=progress
-        )
+        vectors = prepare_vectors(workspace, profile, progress=progress)
         index = build_index(vectors, profile.index, workspace.index, near_duplicate=profile.corpus.near_duplicate)
         manifest = read_manifest(workspace.index)
         stage.add(workspace.vectors / "manifest.json", workspace.index / "manifest.json")
@@ -73,10 +102,10 @@ def prepare_index(workspace: Workspace, profile: Profile, *, progress: bool = Tr
             pages=len(vectors),
             vectors=int(vectors.offsets[-1]),
             vectors_per_page=float(vectors.offsets[-1]) / len(vectors),
-            dim=vectors.manifest.dim,
+            dim=vectors.dim,
             near_duplicates_left_out=len(manifest.left_out),
             pages_indexed=manifest.pages,
-            bytes_vectors=sum(p.stat().st_size for p in workspace.vectors.glob("shard-*.npz")),
+            bytes_vectors=vectors.bytes,
             bytes_index=sum(p.stat().st_size for p in workspace.index.iterdir()),
         )
     return vectors, index

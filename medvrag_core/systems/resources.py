@@ -13,7 +13,6 @@ from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.encoders.base import PageEncoder
 from medvrag_core.encoders.factory import make_page_encoder
 from medvrag_core.encoders.vectors import VectorStore
-from medvrag_core.errors import MismatchError
 from medvrag_core.filter.base import ShardRanker
 from medvrag_core.filter.embedded_ranker import EmbeddedRanker
 from medvrag_core.index.base import PageIndex
@@ -124,16 +123,10 @@ class Resources:
     def encoder(self) -> PageEncoder:
         """The encoder in the state in which it encoded the pages of this run.
 
-        Raises MismatchError with both fingerprints if the pages were encoded by another one.
+        Raises MismatchError that names each field in which the encoder of the profile is another one.
         """
         encoder = make_page_encoder(self.profile.encoder)
-        made_by, now = self.vectors.manifest.encoder, encoder.fingerprint
-        if made_by != now:
-            raise MismatchError(
-                f"{self.workspace.vectors}: pages were encoded by {made_by}, queries would be by {now}",
-                way_out="use the profile of the run, or index the pages again",
-            )
-        encoder.load(self.workspace.vectors / "encoder")
+        self.vectors.load_encoder(encoder)
         return encoder
 
     @opened("index")

@@ -1,8 +1,9 @@
-"""The makers of tiny models in ``tests/gpu_path`` can be imported by the tests of encoders."""
+"""Tests of encoders can import the makers of tiny models in ``tests/gpu_path``, and the made-up pages beside them."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpu_path"))
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "gpu_path"), str(HERE)]
