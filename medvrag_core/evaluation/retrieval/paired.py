@@ -59,14 +59,22 @@ def paired_retrieval(
     ------
     InputError : the baseline or a metric is not there, or the rankings were scored on different questions
     """
-    if baseline not in scores:
-        raise InputError(f"there is no ranking '{baseline}' to compare with", way_out=f"choose of {', '.join(scores)}")
-    rows = [
-        _compared(baseline, other, scores, metric, settings)
-        for metric in metrics
-        for other in scores
-        if other != baseline
-    ]
+    return paired_family(
+        scores, [(baseline, other) for other in scores if other != baseline], settings, metrics=metrics
+    )
+
+
+def paired_family(
+    scores: Mapping[str, QuestionScores],
+    pairs: Sequence[tuple[str, str]],
+    settings: EvaluationSettings,
+    *,
+    metrics: Sequence[str] = METRICS,
+) -> tuple[PairedRetrieval, ...]:
+    """Any pairs of rankings, the one that the other is held against first; one family, refused as above."""
+    for name in [name for pair in pairs for name in pair if name not in scores]:
+        raise InputError(f"there is no ranking '{name}' to compare with", way_out=f"choose of {', '.join(scores)}")
+    rows = [_compared(a, b, scores, metric, settings) for metric in metrics for a, b in pairs]
     adjusted = holm([row.p_value for row in rows])
     return tuple(
         row.model_copy(update={"p_adjusted": p, "family": len(rows)}) for row, p in zip(rows, adjusted, strict=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.retrieval.metrics import QuestionScores, question_scores
-from medvrag_core.evaluation.retrieval.paired import paired_retrieval
+from medvrag_core.evaluation.retrieval.paired import paired_family, paired_retrieval
 from medvrag_core.evaluation.statistics.proportions import holm
 from medvrag_core.settings import EvaluationSettings
 
@@ -54,6 +54,17 @@ def test_all_rows_are_one_family() -> None:
     assert [r.p_adjusted for r in rows] == holm([r.p_value for r in rows])
     assert {r.family for r in rows} == {4}
     assert rows[1].p_adjusted < 0.05
+
+
+def test_any_pairs_can_be_one_family() -> None:
+    arms = {"a": scores([0.0, 0.5] * 4), "b": scores([0.5, 1.0] * 4), "c": scores([1.0, 0.0] * 4)}
+    pairs = [("a", "b"), ("c", "b")]
+    rows = paired_family(arms, pairs, SETTINGS, metrics=("nDCG@10",))
+    assert [(r.a, r.b, r.family) for r in rows] == [("a", "b", 2), ("c", "b", 2)]
+    assert [r.p_adjusted for r in rows] == holm([r.p_value for r in rows])
+    assert rows[0].difference == pytest.approx(0.5)
+    with pytest.raises(InputError, match="no ranking 'd'"):
+        paired_family(arms, [("a", "d")], SETTINGS)
 
 
 def test_no_difference_on_few_questions_proves_no_equality() -> None:
