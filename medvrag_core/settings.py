@@ -30,6 +30,11 @@ def looks_like_a_key(text: str) -> bool:
 
 
 class StageSettings(BaseModel):
+def cores() -> int:
+    """Cores that this process may use; a scheduler may give it fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
     """Base of the settings of one stage."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -314,7 +319,7 @@ class Profile(StageSettings):
     name: str
     note: str = ""
     seed: int = 42
-    workers: int = Field(2, description="processes for CPU work")
+    workers: int = Field(0, ge=0, description="processes for CPU work; 0: one a core")
     corpus: CorpusSettings = CorpusSettings()
     encoder: EncoderSettings = EncoderSettings()
     index: IndexSettings = IndexSettings()
@@ -366,6 +371,11 @@ def fingerprint(settings: BaseModel) -> str:
     """Sixteen hex digits that change when any field changes.
 
     >>> fingerprint(LoopSettings()) == fingerprint(LoopSettings(max_rounds=2))
+    @property
+    def processes(self) -> int:
+        """How many processes do CPU work side by side on this machine."""
+        return self.workers or cores()
+
     False
     """
     text = json.dumps(settings.model_dump(mode="json"), sort_keys=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,11 @@ def test_how_pages_are_loaded_shapes_no_answer() -> None:
     slow, quick = (Profile(name="p", encoder=EncoderSettings(loaders=n, read_ahead=n)) for n in (1, 16))
     other = Profile(name="p", encoder=EncoderSettings(loaders=1, read_ahead=1, vectors_per_page=50))
     assert answering_settings(slow) == answering_settings(quick) != answering_settings(other)
+
+
+def test_without_a_number_of_workers_each_core_that_may_be_used_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 7}, raising=False)
+    assert Profile(name="p").processes == 3
+    assert Profile(name="p", workers=2).processes == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert Profile(name="p").processes == (os.cpu_count() or 1)

@@ -41,7 +41,8 @@ def encode_in_copies(
 ) -> Generator[PageVectors, None, None]:
     """What one encoder in the state saved in ``state`` would yield for ``pages``, computed in ``processes`` processes.
 
-    Each process has one thread for its matrices. Pages are handed out a few at a time and not far ahead of what has
+    Each process has one thread for its matrices, so sums may differ from those of one process in their last bit; they
+    do not depend on the number of processes. Pages are handed out a few at a time and not far ahead of what has
     been yielded, so memory does not grow with the corpus.
 
     Raises

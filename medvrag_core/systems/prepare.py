@@ -34,7 +34,7 @@ def prepare_corpus(
         if source is None:
             store = CorpusStore.open(workspace.corpus)
         else:
-            store = build_corpus(source, workspace.corpus, profile.corpus, workers=profile.workers, progress=progress)
+            store = build_corpus(source, workspace.corpus, profile.corpus, workers=profile.processes, progress=progress)
         states = [entry.state for entry in store.ledger]
         stage.measure(
             articles=len(store.articles),
@@ -64,7 +64,7 @@ class CorpusPages(PageInputs):
 def prepare_vectors(workspace: Workspace, profile: Profile, *, progress: bool = True) -> VectorStore:
     """Encode the pages that have no vectors yet, or vectors of another encoder; stage ``embedding``.
 
-    An encoder that takes no batches works in ``profile.workers`` processes.
+    An encoder that takes no batches works in as many processes as ``profile.workers`` says.
     """
     store = CorpusStore.open(workspace.corpus)
     with record_stage(workspace.root, "embedding", profile=profile.name, settings=profile.encoder) as stage:
@@ -76,7 +76,7 @@ def prepare_vectors(workspace: Workspace, profile: Profile, *, progress: bool = 
             workspace.vectors,
             corpus_fingerprint=store.fingerprint,
             storage=profile.encoder.storage,
-            copies=None if batched else Copies(partial(make_page_encoder, profile.encoder), profile.workers),
+            copies=None if batched else Copies(partial(make_page_encoder, profile.encoder), profile.processes),
             progress=progress,
         )
         stage.add(workspace.vectors / "manifest.json")

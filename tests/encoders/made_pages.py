@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -58,6 +59,24 @@ class HashEncoder(PageEncoder):
 
     def encode_query(self, text: str) -> NDArray[np.float32]:
         return np.eye(self.dim, dtype=np.float32)[:1]
+
+
+class SlowEncoder(HashEncoder):
+    """Takes a hundredth of a second a page."""
+
+    def encode_pages(self, pages: Iterable[PageInput]) -> Iterator[PageVectors]:
+        for page in super().encode_pages(pages):
+            time.sleep(0.01)
+            yield page
+
+
+class ThreadsEncoder(HashEncoder):
+    """Tells in the place of a page id how many threads its process is to use."""
+
+    def encode_pages(self, pages: Iterable[PageInput]) -> Iterator[PageVectors]:
+        for page in super().encode_pages(pages):
+            told = os.environ.get("OMP_NUM_THREADS", "as it likes")
+            yield PageVectors(f"threads {told}", page.vectors, page.boxes, page.vector_of)
 
 
 def made_page(number: int) -> PageInput:
