@@ -38,7 +38,7 @@ VERBS = {
     "Runs": (run.run, run.ask, run.report, run.retrieve, listings.systems, listings.profiles),
     "Questions": (run.convert,),
     "Evaluation": (
-        *(score.score, compare.compare, compare.plan, best.best, retrieval.retrieval, retrieval.judge),
+        *(score.score, compare.compare, compare.power, best.best, retrieval.retrieval, retrieval.judge),
         *(retrieval.agreement, errors.errors, calibration.calibration, cost.cost, calls.diff),
     ),
     "The paper": (audit.audit, claims.claims),

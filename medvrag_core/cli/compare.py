@@ -80,8 +80,7 @@ def compare(
     typer.echo(found.model_dump_json(indent=1) if as_json else contrast_text(found))
 
 
-def plan(
-    power: Annotated[bool, typer.Option("--power", help="Power and smallest detectable differences.")] = False,
+def power(
     set_size: Annotated[list[str] | None, typer.Option(help="name=questions; default: the paper's four sets.")] = None,
     discordance: Annotated[
         list[float] | None, typer.Option(help="Share of questions on which the arms differ; default 0.06 to 0.20.")
@@ -96,11 +95,11 @@ def plan(
     template: Annotated[bool, typer.Option("--template", help="Print a pre-registration to fill in.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say before a run what it could find.
+    """Say before a run what it could find: power, and the smallest differences that it would detect.
 
     Example:
 
-        medvrag plan --power --discordance 0.10 --seeds 3 --flip-rate 0.05
+        medvrag power --discordance 0.10 --seeds 3 --flip-rate 0.05
     """
     from medvrag_core.evaluation.statistics import preregistration as plans
     from medvrag_core.evaluation.statistics.power import plan_power
@@ -109,8 +108,6 @@ def plan(
     if template:
         typer.echo(plans.template(), nl=False)
         return
-    if not power:
-        raise InputError("nothing to plan", way_out="give --power")
     registered = plans.read_preregistration(preregistration) if preregistration is not None else None
     planned, level, runs, family = MIRAGE_SIZES, 0.05, 1, 1
     if registered is not None:

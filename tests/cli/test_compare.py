@@ -1,4 +1,4 @@
-"""`medvrag compare` and `medvrag plan` through the entry point, on run folders made of traces."""
+"""`medvrag compare` and `medvrag power` through the entry point, on run folders made of traces."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_registered_family(medvrag: Run, runs: Path, tmp_path: Path) -> None:
     assert found["departures"] == ["40 questions of set 'mmlu', 41 registered"]
     text = medvrag(*arguments, "--preregistration", plan).out
     assert sha256(plan.read_bytes()).hexdigest() in text and "departure: 40 questions" in text
-    planned = json.loads(medvrag("plan", "--power", "--preregistration", plan, "--json").out)
+    planned = json.loads(medvrag("power", "--preregistration", plan, "--json").out)
     assert (planned["tests"], planned["sets"]) == (2, {"medqa": 100, "mmlu": 41})
 
 
@@ -189,27 +189,26 @@ def test_faults_are_one_sentence(medvrag: Run, runs: Path, tmp_path: Path) -> No
         (("compare", runs, runs, "--system", "text"), "given twice"),
         (("compare", runs, short, *both, "--also-a", runs), "given twice"),
         (("compare", runs, runs, *both, "--scorer", "kind"), "is no scorer"),
-        (("plan",), "give --power"),
-        (("plan", "--power", "--set-size", "medqa"), "is not SET=N"),
-        (("plan", "--power", "--discordance", "0.001"), "cannot come from a discordance"),
+        (("power", "--set-size", "medqa"), "is not SET=N"),
+        (("power", "--discordance", "0.001"), "cannot come from a discordance"),
     ):
         done = medvrag(*arguments)
         assert done.code == 2 and words in done.err and len(done.err.strip().splitlines()) == 1, done.err
 
 
 def test_power_of_the_papers_sets(medvrag: Run) -> None:
-    made = json.loads(medvrag("plan", "--power", "--discordance", "0.10", "--json").out)
+    made = json.loads(medvrag("power", "--discordance", "0.10", "--json").out)
     powers = {row["what"]: round(row["power"], 2) for row in made["rows"]}
     assert (powers["question_weighted"], powers["macro"]) == (0.76, 0.52)
-    text = medvrag("plan", "--power").out
+    text = medvrag("power").out
     assert "7,045 questions" in text and "question-weighted" in text
 
 
 def test_the_template_is_a_plan_of_known_systems(medvrag: Run, tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
-    path.write_text(medvrag("plan", "--template").out, encoding="utf-8")
+    path.write_text(medvrag("power", "--template").out, encoding="utf-8")
     plan = read_preregistration(path).content
     assert plan.arms.keys() <= catalog().keys()
     assert plan.sets == MIRAGE_SIZES
-    made = json.loads(medvrag("plan", "--power", "--preregistration", path, "--json").out)
+    made = json.loads(medvrag("power", "--preregistration", path, "--json").out)
     assert (made["tests"], made["n"], made["preregistration"]) == (3, 7045, sha256(path.read_bytes()).hexdigest())

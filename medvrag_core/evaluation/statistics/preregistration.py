@@ -15,7 +15,7 @@ from medvrag_core.evaluation.statistics.estimands import ESTIMANDS, Estimand
 from medvrag_core.records import Record, describe_validation_error
 from medvrag_core.strict_yaml import strict_yaml
 
-_WAY_OUT = "`medvrag plan --template` prints one to fill in"
+_WAY_OUT = "`medvrag power --template` prints one to fill in"
 
 
 class Preregistration(Record):
