@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
@@ -29,12 +30,12 @@ def looks_like_a_key(text: str) -> bool:
     return any(any(c.isdigit() for c in found.group()) for found in _KEY.finditer(text))
 
 
-class StageSettings(BaseModel):
 def cores() -> int:
     """Cores that this process may use; a scheduler may give it fewer than there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class StageSettings(BaseModel):
     """Base of the settings of one stage."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -171,11 +172,11 @@ class ModelSettings(StageSettings):
         return value
 
 
-WHERE_FIELDS = ("base_url", "key_env", "timeout_s", "wall_s")
-"""Fields of :class:`ModelSettings` that cannot change a reply."""
 LOADER_FIELDS = ("loaders", "read_ahead")
 """Fields of :class:`EncoderSettings` that cannot change a vector."""
 
+WHERE_FIELDS = ("base_url", "key_env", "timeout_s", "wall_s")
+"""Fields of :class:`ModelSettings` that cannot change a reply."""
 
 
 class CallSettings(StageSettings):
@@ -340,6 +341,11 @@ class Profile(StageSettings):
     text: TextSettings = TextSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
 
+    @property
+    def processes(self) -> int:
+        """How many processes do CPU work side by side on this machine."""
+        return self.workers or cores()
+
 
 RESULT_BLIND = ("name", "note", "workers", "evaluation", "calls", "serve", "judge_model")
 """Fields of a profile that cannot change an answer."""
@@ -361,21 +367,16 @@ def answering_settings(profile: Profile) -> Profile:
     where: dict[str, Any] = {name: ModelSettings.model_fields[name].default for name in WHERE_FIELDS}
     for name in ("filter_model", "reader_model"):
         values[name] = getattr(profile, name).model_copy(update=where)
+    loading: dict[str, Any] = {name: EncoderSettings.model_fields[name].default for name in LOADER_FIELDS}
+    values["encoder"] = profile.encoder.model_copy(update=loading)
     values["index"] = profile.index.model_copy(update={"device": IndexSettings.model_fields["device"].default})
     return profile.model_copy(update=values)
 
-    loading: dict[str, Any] = {name: EncoderSettings.model_fields[name].default for name in LOADER_FIELDS}
-    values["encoder"] = profile.encoder.model_copy(update=loading)
 
 def fingerprint(settings: BaseModel) -> str:
     """Sixteen hex digits that change when any field changes.
 
     >>> fingerprint(LoopSettings()) == fingerprint(LoopSettings(max_rounds=2))
-    @property
-    def processes(self) -> int:
-        """How many processes do CPU work side by side on this machine."""
-        return self.workers or cores()
-
     False
     """
     text = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
