@@ -83,7 +83,11 @@ class EncoderSettings(StageSettings):
     dim: int = Field(128, description="width of one vector; for the embedded encoder, of its dense part")
     lexical_dim: int = Field(0, ge=0, multiple_of=4, description="width of the lexical part, embedded encoder only")
     lexical_weight: float = Field(0.0, ge=0, le=1, description="length of the lexical part of a unit vector")
-    vectors_per_page: int = Field(103, description="upper bound of vectors kept a page (paper: ~103)")
+    vectors_per_page: int = Field(103, ge=1, description="upper bound of vectors kept a page (paper: ~103)")
+    words_per_patch: int = Field(40, ge=1, description="longest run of words in one patch, embedded encoder only")
+    whole_query: float = Field(
+        0.5, ge=0, le=1, description="weight of the vector of the whole query beside those of its words; embedded only"
+    )
     query_prefix: str = Field("", description="ColQwen2.5 needs 'Query: ' (research note 6.4)")
     max_visual_tokens: int = 768
     device: str = "cpu"
@@ -109,6 +113,9 @@ class IndexSettings(StageSettings):
     ann_neighbors: int = Field(1_000, ge=1, description="centroids fetched for each query vector")
     shortlist: int = Field(4_000, ge=1, description="R, pages scored exactly")
     candidates: int = Field(2_000, ge=1, description="N1, pages handed to the filter")
+    backward_weight: float = Field(
+        1.0, ge=0, description="of the half of S that asks how well the page is covered by the query (paper: 1)"
+    )
     seed: int = 42
 
 

@@ -1,12 +1,16 @@
-"""The embedded CPU page encoder: about a hundred patch-like vectors a page, from the words on it and where they stand.
+"""The embedded CPU page encoder: some twenty vectors a page, from the words on it and where they stand.
 
 It reads words (text layer or OCR), not pixels, so it cannot test what the paper claims about pixels; it
-is a baseline that runs on any laptop behind the interface of ColQwen2.5. Each patch is a short run of
-words in reading order with the box around them. Its vector has two parts inside one dot product:
+is a baseline that runs on any laptop behind the interface of ColQwen2.5. Each patch is a run of words that
+stand in one block of the layout: a paragraph or a part of it, a caption, a table (see :mod:`.patches`). Its vector has
+two parts inside one dot product:
 
 - *dense*: the mean of contextual MiniLM token vectors, centered on the corpus and projected by PCA;
 - *lexical*: a hashed sketch of the patch's stems and numbers weighted by rarity, so that doses, codes
   and abbreviations count as exact terms.
+
+A query has a vector for each of its words, weighted by rarity, and one for all of them together: the words find
+what they ask for anywhere on the page, the whole finds the one block that says most of it.
 """
 
 from __future__ import annotations
@@ -18,7 +22,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +29,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medvrag_core.encoders.base import PageEncoder, PageInput
-from medvrag_core.encoders.minilm import NAME, WIDTH, Tokens, load_minilm, unit_rows
+from medvrag_core.encoders.identity import EncoderIdentity
+from medvrag_core.encoders.minilm import NAME, WEIGHTS_SHA256, WIDTH, Tokens, load_minilm, unit_rows
+from medvrag_core.encoders.patches import layout_patches
 from medvrag_core.errors import NotBuiltError, SettingsError
 from medvrag_core.records import Box, PageLayout, PageVectors
-from medvrag_core.settings import EncoderSettings, fingerprint
+from medvrag_core.settings import EncoderSettings
 
-VERSION = 2
+VERSION = 3
+WHOLE_QUERY = "(whole query)"
 _QUESTION_WORDS = frozenset({"did", "do", "does", "how", "what", "when", "where", "which", "who", "why"})
 _SAMPLE_PAGES = 128
 _SKETCH_ENTRIES = 4
@@ -56,9 +62,24 @@ class EmbeddedEncoder(PageEncoder):
         self._sample: dict[str, Tokens] = {}
 
     @property
-    def fingerprint(self) -> str:
-        """Algorithm, weights and settings; the fitted state is bound to the corpus by the vector store."""
-        return f"embedded-{VERSION}-{fingerprint(self.settings)}"
+    def identity(self) -> EncoderIdentity:
+        """See :class:`PageEncoder`."""
+        told = self.settings
+        return EncoderIdentity(
+            encoder=told.name,
+            version=VERSION,
+            model=told.model,
+            weights=WEIGHTS_SHA256,
+            query_prefix=told.query_prefix,
+            pooling=f"layout, {told.words_per_patch} words a patch, at most {told.vectors_per_page}",
+            projection=f"PCA to {told.dim} fitted on the corpus",
+            dim=self.dim,
+            more={
+                "lexical_dim": told.lexical_dim,
+                "lexical_weight": told.lexical_weight,
+                "whole_query": told.whole_query,
+            },
+        )
 
     # --- fitted state ---------------------------------------------------------------------
 
@@ -108,17 +129,32 @@ class EmbeddedEncoder(PageEncoder):
             yield self._encode_page(page.layout, tokens)
 
     def encode_query(self, text: str) -> NDArray[np.float32]:
-        """One row a word (its word pieces averaged); stop words and punctuation only count if nothing else is there."""
+        """One row a word (its word pieces averaged), and a last one for the query as a whole.
+
+        Row lengths are weights that average to 1: the whole has the share ``whole_query`` of their sum, the words share
+        the rest by rarity. Stop words and punctuation only count if nothing else is there.
+        """
         words, tokens, keep = self._query_rows(text)
         if not keep:
             return self._joined(np.zeros((1, WIDTH), dtype=np.float32), [Counter()])
         means = np.stack([tokens.vectors[tokens.word_of == w].mean(axis=0) for w in keep])
-        return self._joined(means, [Counter(terms(words[w])) for w in keep])
+        told = [Counter(terms(words[w])) for w in keep]
+        rows = self._joined(
+            np.concatenate([means, means.mean(axis=0, keepdims=True)]), [*told, sum(told, start=Counter())]
+        )
+        rarity = np.array([max(map(self._rarity, counts), default=1.0) for counts in told])
+        whole = self.settings.whole_query
+        shares = np.append((1 - whole) * rarity / rarity.sum(), whole)
+        weighted: NDArray[np.float32] = rows * (len(rows) * shares[:, None]).astype(np.float32)
+        return weighted
 
     def query_words(self, text: str) -> tuple[str, ...]:
-        """See :class:`PageEncoder`; the words as they stand in the query, and a dash where it has none."""
+        """See :class:`PageEncoder`; the words as they stand in the query, then a name for the whole.
+
+        A dash stands for a query without words.
+        """
         words, _, keep = self._query_rows(text)
-        return tuple(words[w] for w in keep) or ("–",)
+        return (*(words[w] for w in keep), WHOLE_QUERY) if keep else ("–",)
 
     def _query_rows(self, text: str) -> tuple[list[str], Tokens, list[int]]:
         """All words of a query with their tokens, and the places of the words that get a row."""
@@ -128,7 +164,7 @@ class EmbeddedEncoder(PageEncoder):
         return words, tokens, [w for w in sorted(encoded) if terms(words[w])] or sorted(encoded)
 
     def _encode_page(self, layout: PageLayout, tokens: Tokens) -> PageVectors:
-        patches = word_runs(len(layout.words), self.settings.vectors_per_page)
+        patches = layout_patches(layout, words=self.settings.words_per_patch, at_most=self.settings.vectors_per_page)
         patch_of_word = np.repeat(np.arange(len(patches)), [b - a for a, b in patches]).astype(np.int64)
         if not len(tokens.vectors):
             blank = self._joined(np.zeros((1, WIDTH), dtype=np.float32), [Counter()])
@@ -167,17 +203,6 @@ class EmbeddedEncoder(PageEncoder):
         """Inverse document frequency as in BM25."""
         seen = self._frequency.get(term, 0)
         return math.log(1 + (self._pages - seen + 0.5) / (seen + 0.5))
-
-
-def word_runs(words: int, at_most: int) -> list[tuple[int, int]]:
-    """Cut ``words`` into equal runs in reading order, ``at_most`` of them.
-
-    >>> word_runs(5, 2), word_runs(2, 103)
-    ([(0, 3), (3, 5)], [(0, 1), (1, 2)])
-    """
-    count = min(words, at_most)
-    cuts = [math.ceil(k * words / count) for k in range(count + 1)] if count else [0]
-    return list(pairwise(cuts))
 
 
 @lru_cache(maxsize=100_000)

@@ -133,7 +133,7 @@ def open_index(store: VectorStore, settings: IndexSettings, folder: Path) -> Pag
     if not page_ids:
         raise InputError(f"{folder}: the index is empty")
     if settings.mode == "exact":
-        return ExactIndex(page_ids, vectors, offsets)
+        return ExactIndex(page_ids, vectors, offsets, backward=settings.backward_weight)
     import faiss
 
     return CoarseToFineIndex(

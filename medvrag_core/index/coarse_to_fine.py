@@ -25,8 +25,8 @@ from medvrag_core.index.maxsim import gather_pages, one_way_score_pages, score_p
 from medvrag_core.records import SearchResult, StageTime
 from medvrag_core.settings import IndexSettings
 
-_FLAT_BELOW = 50_000
-_HNSW_LINKS = 32
+FLAT_BELOW = 50_000
+HNSW_LINKS = 32
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ class CoarseToFineIndex(PageIndex):
         return pages[order], coarse[order]
 
     def _exact(self, query: NDArray[np.float32], pages: NDArray[np.int64]) -> NDArray[np.float32]:
-        return score_pages(query, *gather_pages(self.vectors, self.offsets, pages))
+        found = gather_pages(self.vectors, self.offsets, pages)
+        return score_pages(query, *found, backward=self.settings.backward_weight)
 
 
 def all_centroids(
@@ -138,12 +139,12 @@ def make_ann(centroids: NDArray[np.float32], settings: IndexSettings) -> Any:
     dim, total = centroids.shape[1], len(centroids)
     kind = settings.ann
     if kind == "auto":
-        kind = "flat" if total < _FLAT_BELOW or ann_device(settings) != "cpu" else "hnsw"
+        kind = "flat" if total < FLAT_BELOW or ann_device(settings) != "cpu" else "hnsw"
     index: Any
     if kind == "flat":
         index = faiss.IndexFlatIP(dim)
     elif kind == "hnsw":
-        index = faiss.IndexHNSWFlat(dim, _HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
+        index = faiss.IndexHNSWFlat(dim, HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efSearch = max(64, settings.ann_neighbors)
     else:
         cells = max(1, min(total // 39, int(4 * np.sqrt(total))))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from medvrag_core.index.maxsim import row_weights
 from medvrag_core.records import PageVectors
 
 Floats = NDArray[np.float64]
@@ -18,22 +19,26 @@ class ScoreParts:
 
     Attributes
     ----------
-    similarity : float64, shape (m, n), each query row with each vector of the page
+    similarity : float64, shape (m, n), direction of each query row with each vector of the page
+    weights : shape (m,), lengths of the query rows, their weights in the forward half
     vector_of : int64, shape (p,), the vector that speaks for each patch
+    backward_weight : of the backward half (paper: 1)
     """
 
     similarity: Floats
+    weights: Floats
     vector_of: NDArray[np.int64]
+    backward_weight: float = 1.0
 
     @property
     def forward(self) -> Floats:
         """Part that each query row adds by its best vector, shape (m,)."""
-        return np.asarray(self.similarity.max(axis=1) / self.similarity.shape[0])
+        return np.asarray(self.weights * self.similarity.max(axis=1) / self.similarity.shape[0])
 
     @property
     def backward(self) -> Floats:
         """Part that each vector adds by its best query row, shape (n,)."""
-        return np.asarray(self.similarity.max(axis=0) / self.similarity.shape[1])
+        return np.asarray(self.backward_weight * self.similarity.max(axis=0) / self.similarity.shape[1])
 
     @property
     def score(self) -> float:
@@ -78,13 +83,14 @@ class ScoreParts:
         return np.flatnonzero(self.vector_of == self.best_vectors[row])
 
 
-def score_parts(query: NDArray[np.float32], page: PageVectors) -> ScoreParts:
+def score_parts(query: NDArray[np.float32], page: PageVectors, *, backward_weight: float = 1.0) -> ScoreParts:
     """Take S(q, p) apart; :func:`~medvrag_core.index.maxsim.two_way_score` is what the parts add up to.
 
     Parameters
     ----------
     query : float32, shape (m, d), m >= 1
     page : its vectors are of width d
+    backward_weight : as in the settings of the index
 
     Examples
     --------
@@ -93,4 +99,6 @@ def score_parts(query: NDArray[np.float32], page: PageVectors) -> ScoreParts:
     >>> parts.score, parts.of_rows.tolist(), parts.of_patches.tolist()
     (1.5, [1.5], [1.5, 0.0, 0.0])
     """
-    return ScoreParts((query @ page.vectors.T).astype(np.float64), page.vector_of)
+    weights = row_weights(query).astype(np.float64)
+    similarity = (query @ page.vectors.T).astype(np.float64) / weights[:, None]
+    return ScoreParts(similarity, weights, page.vector_of, backward_weight)

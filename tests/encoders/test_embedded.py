@@ -10,7 +10,7 @@ from medvrag_core.encoders.embedded import EmbeddedEncoder, terms
 from medvrag_core.errors import NotBuiltError, SettingsError
 from medvrag_core.index.maxsim import two_way_score
 from medvrag_core.profiles.load import load_profile
-from medvrag_core.records import Page, PageLayout, Word
+from medvrag_core.records import Page, PageLayout, Region, Word
 from medvrag_core.settings import EncoderSettings
 
 TEXTS = {
@@ -44,6 +44,21 @@ def made_page(page_id: str, text: str) -> PageInput:
         text=text,
     )
     return PageInput(page, PageLayout(page_id=page_id, words=words, regions=()), Path("none.jpg"))
+
+
+def in_blocks(*texts: str) -> PageInput:
+    """A page on which each text is a paragraph of its own."""
+    page = made_page("blocks#p1", " ".join(texts))
+    numbers = [number for number, text in enumerate(texts) for _ in text.split()]
+    words = tuple(
+        word.model_copy(update={"box": (0.1, 0.2 * number + 0.01, 0.2, 0.2 * number + 0.02)})
+        for word, number in zip(page.layout.words, numbers, strict=True)
+    )
+    regions = tuple(
+        Region(kind="text", box=(0.0, 0.2 * number, 1.0, 0.2 * number + 0.1), text=text)
+        for number, text in enumerate(texts)
+    )
+    return PageInput(page.page, PageLayout(page_id=page.page.page_id, words=words, regions=regions), page.image)
 
 
 PAGES = [made_page(f"{name}#p1", text) for name, text in TEXTS.items()]
@@ -130,23 +145,41 @@ def test_a_model_or_width_it_does_not_have_is_refused() -> None:
 
 
 @pytest.mark.parametrize("query", ["", "the of and", "?!", "\x00"])
-def test_a_query_without_content_still_has_a_unit_row(encoder: EmbeddedEncoder, query: str) -> None:
+def test_a_query_without_content_still_has_rows_of_mean_length_1(encoder: EmbeddedEncoder, query: str) -> None:
     rows = encoder.encode_query(query)
     assert rows.shape[0] >= 1
-    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    assert np.linalg.norm(rows, axis=1).mean() == pytest.approx(1, abs=1e-5)
 
 
 def test_stop_words_do_not_speak_beside_content(encoder: EmbeddedEncoder) -> None:
-    assert len(encoder.encode_query("What is the dose of allopurinol?")) == 2
+    assert len(encoder.encode_query("What is the dose of allopurinol?")) == 3
+
+
+def test_rows_weigh_by_rarity_and_the_whole_has_its_share(encoder: EmbeddedEncoder) -> None:
+    query = "Is allopurinol raised?"  # one page speaks of the one, two of the other
+    lengths = np.linalg.norm(encoder.encode_query(query), axis=1)
+    common, rare = (encoder.query_words(query).index(word) for word in ("raised?", "allopurinol"))
+    assert lengths[-1] / lengths.sum() == pytest.approx(SETTINGS.whole_query, abs=1e-5)
+    assert lengths.mean() == pytest.approx(1, abs=1e-5)
+    assert lengths[rare] > lengths[common] > 0
+
+
+def test_the_whole_query_finds_the_block_that_says_most_of_it(encoder: EmbeddedEncoder) -> None:
+    about = "as it is told to the many who have to know of it"
+    together = in_blocks(f"Allopurinol doses in gout {about}", f"Thyroxine and the lung {about}")
+    apart = in_blocks(f"Allopurinol and the lung {about}", f"Thyroxine doses in gout {about}")
+    whole = encoder.encode_query("allopurinol doses in gout")[-1]
+    best, other = ((page.vectors @ whole).max() for page in encoder.encode_pages([together, apart]))
+    assert best > other + 0.1
 
 
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("What is the dose of allopurinol?", ("dose", "allopurinol?")),
-        ("the of and", ("the", "of", "and")),
+        ("What is the dose of allopurinol?", ("dose", "allopurinol?", "(whole query)")),
+        ("the of and", ("the", "of", "and", "(whole query)")),
         ("", ("–",)),
-        ("IL-6 at 2.5", ("IL-6", "2.5")),
+        ("IL-6 at 2.5", ("IL-6", "2.5", "(whole query)")),
     ],
 )
 def test_each_row_of_a_query_has_its_word(encoder: EmbeddedEncoder, query: str, words: tuple[str, ...]) -> None:

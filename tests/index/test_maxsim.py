@@ -83,3 +83,17 @@ def test_one_way_is_the_first_half() -> None:
     got = one_way_score_pages(query, page, np.array([0, 5]))[0]
     assert got == pytest.approx(float((query @ page.T).max(axis=1).mean()), abs=1e-6)
     assert patch_scores(query, page).shape == (5,)
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 1000), backward=st.floats(0, 2))
+def test_weighted_rows_count_in_the_forward_half_alone(seed: int, backward: float) -> None:
+    rng = np.random.default_rng(seed)
+    query, pages, offsets = unit_rows(rng, 4, 5), [unit_rows(rng, n, 5) for n in (1, 3, 6)], np.array([0, 1, 4, 10])
+    weights = rng.uniform(0.1, 3, size=4).astype(np.float32)
+    got = score_pages(weights[:, None] * query, np.concatenate(pages), offsets, backward=backward)
+    for score, page in zip(got, pages, strict=True):
+        similarity = query @ page.T
+        expected = (weights * similarity.max(axis=1)).mean() + backward * similarity.max(axis=0).mean()
+        assert score == pytest.approx(expected, abs=1e-5)
+        assert score == pytest.approx(two_way_score(weights[:, None] * query, page, backward=backward), abs=1e-5)

@@ -32,6 +32,11 @@ def test_parts_by_word_and_by_patch_add_up_to_the_score(words: int, patches: int
     parts = score_parts(query, page)
     score = pytest.approx(two_way_score(query, page.vectors), abs=1e-5)
     assert [parts.score, parts.of_rows.sum(), parts.of_patches.sum()] == [score] * 3
+    weighted = query * np.arange(1, words + 1, dtype=np.float32)[:, None]
+    part = score_parts(weighted, page, backward_weight=0.3)
+    score = pytest.approx(two_way_score(weighted, page.vectors, backward=0.3), abs=1e-5)
+    assert [part.score, part.of_rows.sum(), part.of_patches.sum()] == [score] * 3
+    assert np.allclose(part.page_map, patch_scores(weighted, page.vectors)[page.vector_of], atol=1e-6)
     assert parts.forward.sum() == pytest.approx(np.mean([max(q @ v for v in page.vectors) for q in query]), abs=1e-5)
     assert parts.backward.sum() == pytest.approx(np.mean([max(q @ v for q in query) for v in page.vectors]), abs=1e-5)
     assert parts.backward_of_rows.sum() == pytest.approx(parts.backward.sum())
@@ -65,8 +70,9 @@ def test_a_patch_gets_what_its_vector_adds_shared_among_the_patches_of_the_vecto
     assert parts.of_patches == pytest.approx([(0.9 + 0.5) / 2, 0.3, (0.9 + 0.5) / 2])
 
 
-def test_on_a_real_run_the_parts_add_up_to_what_the_index_gives(made_run: Workspace) -> None:
-    resources = Resources(made_run, load_profile("test"))
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_on_a_real_run_the_parts_add_up_to_what_the_index_gives(made_run: Workspace, weight: float) -> None:
+    resources = Resources(made_run, load_profile("test", {"index.backward_weight": weight}))
     encoder: PageEncoder = resources.encoder
     text = "At which daily dose is allopurinol started?"
     query, words = encoder.encode_query(text), encoder.query_words(text)
@@ -75,6 +81,6 @@ def test_on_a_real_run_the_parts_add_up_to_what_the_index_gives(made_run: Worksp
         hits = search.search(query, 5).hits
         assert len(hits) == 5
         for hit in hits:
-            parts = score_parts(query, resources.vectors.page(hit.page_id))
+            parts = score_parts(query, resources.vectors.page(hit.page_id), backward_weight=weight)
             assert parts.of_rows.sum() == pytest.approx(hit.score, abs=1e-5)
             assert parts.of_patches.sum() == pytest.approx(hit.score, abs=1e-5)
