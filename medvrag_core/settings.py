@@ -289,6 +289,9 @@ class ControlSettings(StageSettings):
         return self.iterated_in or self.cited_in
 
 
+PageTextPolicy = Literal["reading_order", "adjacent_merging", "layout_preserving"]
+
+
 class TextSettings(StageSettings):
     """The text-chunk arms: what ranks the chunks, and how many of them a reader gets."""
 
@@ -308,7 +311,10 @@ class TextSettings(StageSettings):
         100, ge=1, description="best chunks of the retriever that are ranked anew; no other stays"
     )
     device: str = Field("cpu", description="of bge, medcpt and the cross_encoder")
-    chunk_tokens: int = 512
+    page_text: PageTextPolicy = Field(
+        "reading_order", description="what chunks are cut from; the other two are VisRAG's policies for OCR"
+    )
+    chunk_tokens: int = Field(512, ge=8, description="word pieces of BERT a chunk, with [CLS] and [SEP]")
     overlap_tokens: int = 64
     chunks_shown: int = 10
 

@@ -58,6 +58,15 @@ class MiniLm:
         )
         self._inputs = [given.name for given in self._session.get_inputs()]
 
+    def count_tokens(self, words: Sequence[str]) -> list[int]:
+        """Word pieces of each word, without [CLS] and [SEP].
+
+        The vocabulary is that of BERT (uncased), as for BGE and many other encoders, and pieces never cross a blank.
+        """
+        encoded = self._tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=False)
+        counts: list[int] = np.bincount(np.array(encoded.word_ids, dtype=np.int64), minlength=len(words)).tolist()
+        return counts
+
     def encode_words(self, words: Sequence[str], breaks: Sequence[int] = ()) -> Tokens:
         """Token vectors of a text given as words.
 

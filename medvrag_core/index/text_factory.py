@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medvrag_core.corpus.chunks import TextChunk
+from medvrag_core.corpus.chunks import TextChunk, chunks_digest
 from medvrag_core.encoders.factory import make_page_encoder, make_text_encoder
 from medvrag_core.errors import SettingsError
 from medvrag_core.index.chunk_search import Bm25Chunks, ChunkSearch, FusedChunks
@@ -34,7 +34,7 @@ def make_chunk_search(
     chunks : those of the corpus, by id
     text : retriever, encoder, reranker
     page_encoder : the page encoder, whose vectors the embedded reranker compares
-    folder : takes a folder for every encoder and every cut of the text, so that arms do not overwrite each other
+    folder : takes a folder for every encoder and every set of chunks, so that arms do not overwrite each other
     corpus_fingerprint : of the pages that the chunks were cut from
 
     Raises
@@ -47,7 +47,7 @@ def make_chunk_search(
     every = list(chunks.values())
 
     def place(kind: str, encoder: str) -> Path:
-        told = repr((encoder, text.chunk_tokens, text.overlap_tokens))
+        told = repr((encoder, chunks_digest(every)))
         return folder / f"{kind}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
     def by_vectors() -> ChunkSearch:

@@ -9,9 +9,11 @@ from operator import attrgetter
 from typing import Any, Generic, Self, TypeVar, overload
 
 from medvrag_core.corpus.chunks import TextChunk, chunk_pages
+from medvrag_core.corpus.page_text import text_of_page
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.encoders.base import PageEncoder
 from medvrag_core.encoders.factory import make_page_encoder
+from medvrag_core.encoders.minilm import load_minilm
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.filter.base import ShardRanker
 from medvrag_core.filter.embedded_ranker import EmbeddedRanker
@@ -27,7 +29,7 @@ from medvrag_core.models.store import CallStore
 from medvrag_core.models.stored_chat import StoredChat
 from medvrag_core.models.text_scorer import StoredScorer
 from medvrag_core.reasoning.reader import Reader
-from medvrag_core.records import Question
+from medvrag_core.records import Page, Question
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import ModelSettings, Profile
 from medvrag_core.systems.precedent import Precedent
@@ -146,14 +148,20 @@ class Resources:
         names, texts = [p.page_id for p in self.store.pages], [p.text for p in self.store.pages]
         return Bm25Index(names, texts, stemming=self.profile.text.bm25_stemming)
 
-    @opened("text.chunk_tokens", "text.overlap_tokens")
+    @opened("text.chunk_tokens", "text.overlap_tokens", "text.page_text")
     def chunks(self) -> dict[str, TextChunk]:
-        """Text chunks of the corpus by id."""
+        """Text chunks of the corpus by id, the same for every encoder: cut by the vocabulary of BERT."""
         settings = self.profile.text
+
+        def layout_of(page: Page) -> str:
+            return text_of_page(page, self.store.layout(page.page_id), settings.page_text)
+
         made = chunk_pages(
             self.store.pages,
             tokens=settings.chunk_tokens,
             overlap=settings.overlap_tokens,
+            count=load_minilm().count_tokens,
+            layout_of=None if settings.page_text == "reading_order" else layout_of,
             titles={article.article_id: article.title for article in self.store.articles},
         )
         return {chunk.chunk_id: chunk for chunk in made}

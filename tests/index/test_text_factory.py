@@ -22,9 +22,11 @@ TEXTS = {
 CHUNKS = {name: TextChunk(chunk_id=name, page_id=name[:-3], text=text) for name, text in TEXTS.items()}
 
 
-def search(folder: Path, encoder: EncoderSettings | None = None, **settings: Any) -> ChunkSearch:
+def search(
+    folder: Path, encoder: EncoderSettings | None = None, chunks: dict[str, TextChunk] = CHUNKS, **settings: Any
+) -> ChunkSearch:
     page_encoder = encoder or load_profile("test").encoder
-    return make_chunk_search(CHUNKS, TextSettings(**settings), page_encoder, folder, corpus_fingerprint="c")
+    return make_chunk_search(chunks, TextSettings(**settings), page_encoder, folder, corpus_fingerprint="c")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_the_depth_of_the_reranker_is_the_length_of_the_list(tmp_path: Path) -> 
 def test_arms_with_other_vectors_lie_side_by_side(tmp_path: Path) -> None:
     search(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
-    search(tmp_path, chunk_tokens=99)
+    search(tmp_path, chunks={"gout#p1#c1": CHUNKS["gout#p1#c1"].model_copy(update={"text": "Allopurinol  lowers"})})
     search(tmp_path, reranker="embedded")
     search(tmp_path, retriever="fused")
     assert len({path.parent for path in tmp_path.rglob("manifest.json")}) == 3

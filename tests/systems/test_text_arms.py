@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from medvrag_core.encoders import transformer
+from medvrag_core.encoders.minilm import load_minilm
 from medvrag_core.errors import InputError, MedvragError, MismatchError, SettingsError
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question
@@ -18,8 +19,9 @@ from medvrag_core.systems.answering import answer_all, answering_fingerprint, se
 from medvrag_core.systems.base import find_system
 from medvrag_core.systems.resources import Resources
 from medvrag_core.systems.retrievers import find_retriever, reads_text_alone, text_arms
+from medvrag_core.systems.text_rag import ChunkEvidence
 
-HERE = ("text_rag", "text_bm25", "text_dense", "text_fused", "text_reranked")
+HERE = ("text_rag", "text_bm25", "text_dense", "text_adjacent", "text_layout", "text_fused", "text_reranked")
 WEIGHTS = ("text_bge", "text_medcpt", "text_rrf2", "text_cross_encoder")
 QUERY = "How is oral candidiasis from inhaled steroids prevented?"
 
@@ -52,6 +54,22 @@ def test_text_arms_answer_from_chunks_in_one_round(
     assert again == traces
 
 
+def test_each_policy_of_text_cuts_the_same_words_into_other_chunks(resources: Resources) -> None:
+    names = ("text_adjacent", "text_layout")
+    made = {name: resources.under(find_system(name).settle(resources.profile)) for name in names}
+    plain = [chunk.text for chunk in resources.chunks.values()]
+    for own in made.values():
+        texts = [chunk.text for chunk in own.chunks.values()]
+        assert texts != plain
+        assert {word for text in texts for word in text.split()} == {word for text in plain for word in text.split()}
+        count = load_minilm().count_tokens
+        assert max(sum(count(text.split())) for text in texts) == 22, "24 with [CLS] and [SEP]"
+    shown = made["text_layout"].chunks
+    assert any("\n" in chunk.text for chunk in shown.values())
+    source = ChunkEvidence(made["text_layout"])
+    assert all(source.evidence(name).text == chunk.text for name, chunk in shown.items()), "blanks reach the reader"
+
+
 def test_a_question_without_a_known_word_is_answered_without_chunks(
     resources: Resources, made_questions: list[Question]
 ) -> None:
@@ -75,7 +93,7 @@ def test_arms_share_the_vectors_that_they_can_share(resources: Resources, made_q
     for name in HERE:
         answer_all(name, resources, made_questions[:1], progress=False)
     kinds = sorted(path.name.partition("-")[0] for path in resources.workspace.text.iterdir())
-    assert kinds == ["embedded", "late"]
+    assert kinds == 3 * ["embedded"] + ["late"], "chunks of each policy of text have their own"
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
@@ -115,7 +133,8 @@ def test_bc28_the_prefix_is_part_of_the_arms_fingerprint(
     monkeypatch.setitem(transformer.RECIPES, "bge", changed)
     after = {name: fingerprint(name, resources) for name in before}
     assert {name for name in before if before[name] != after[name]} == {"text_bge"}
-    assert len({fingerprint(name, resources) for name in (*HERE, *WEIGHTS)}) == 8
+    names = (*HERE, *WEIGHTS)
+    assert len({fingerprint(name, resources) for name in names}) == len(names)
 
 
 def test_an_arm_under_another_retriever_is_refused(resources: Resources, made_questions: list[Question]) -> None:
