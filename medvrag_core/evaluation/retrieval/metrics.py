@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from medvrag_core.errors import InputError
+from medvrag_core.evaluation.questions import read_text
 from medvrag_core.records import Hit, Record
 from medvrag_core.runs.publish import write_text
 
@@ -132,13 +133,11 @@ def write_trec(path: Path, run: Mapping[str, Sequence[Hit]], tag: str) -> None:
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     """Read relevance judgments: tab-separated ``query-id``, ``corpus-id``, ``score`` with a header line.
 
-    Raises :class:`InputError` naming the line for a missing file, a wrong number of columns, a
-    score that is no whole number, or a pair judged twice.
+    A name that ends in ``.gz`` is unpacked on the way. Raises :class:`InputError` naming the line for a missing file, a
+    wrong number of columns, a score that is no whole number, or a pair judged twice.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
     gold: dict[str, dict[str, int]] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         columns = line.split("\t")
         if not line.strip() or (number == 1 and columns[0] == "query-id"):
             continue
