@@ -89,7 +89,7 @@ def test_the_file_of_an_index_is_that_of_a_cpu(two_gpus: list[StandInIndex], tmp
 
 
 def test_with_a_gpu_auto_is_flat_at_any_size(two_gpus: list[StandInIndex], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medvrag_core.index.coarse_to_fine._FLAT_BELOW", 100)
+    monkeypatch.setattr("medvrag_core.index.coarse_to_fine.FLAT_BELOW", 100)
     rows = np.eye(16, dtype=np.float32)[np.arange(200) % 16]
     assert isinstance(make_ann(rows, IndexSettings()), faiss.IndexFlatIP)
     for settings in (IndexSettings(device="cpu"), IndexSettings(ann_neighbors=2_049)):
