@@ -35,7 +35,10 @@ from medvrag_core.errors import MedvragError
 from medvrag_core.views.trace_text import plain
 
 VERBS = {
-    "Runs": (run.run, run.ask, run.report, run.retrieve, listings.systems, listings.profiles),
+    "Runs": (
+        *(run.embed, run.index, run.run, run.ask, run.report, run.retrieve),
+        *(listings.systems, listings.profiles),
+    ),
     "Questions": (run.convert,),
     "Evaluation": (
         *(score.score, compare.compare, compare.power, best.best, retrieval.retrieval, retrieval.judge),

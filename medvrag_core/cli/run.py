@@ -1,4 +1,4 @@
-"""The verbs of a run: ``run``, ``retrieve``, ``ask``, ``report``, ``convert``."""
+"""The verbs of a run: ``embed``, ``index``, ``run``, ``retrieve``, ``ask``, ``report``, ``convert``."""
 
 from __future__ import annotations
 
@@ -27,10 +27,69 @@ from medvrag_core.runs.stage import record_stage
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile, fingerprint
 
+OutOption = Annotated[Path, typer.Option(help="Run folder; made if missing, resumed if it exists.")]
+
+
+def embed(
+    out: OutOption,
+    source: SourceOption = None,
+    profile: ProfileOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Render the pages that are not in OUT yet and encode those that have no vectors; the first step of a run.
+
+    A stopped command goes on where it stopped. Example:
+
+        medvrag embed --source pdfs --profile a100 --out runs/a100
+    """
+    from medvrag_core.runs.stage import read_stage
+    from medvrag_core.systems.prepare import prepare_corpus, prepare_vectors
+
+    workspace = Workspace(out)
+    resolved = profile_for(workspace, profile, set_)
+    with only_writer(out):
+        _require_corpus(workspace, source)
+        prepare_corpus(workspace, source, resolved)
+        vectors = prepare_vectors(workspace, resolved)
+    if as_json:
+        typer.echo(read_stage(out, "embedding", made_by="`medvrag embed`").model_dump_json(indent=1))
+        return
+    a_page = vectors.bytes / len(vectors)
+    typer.echo(
+        f"{out}: {len(vectors):,} pages, {vectors.offsets[-1]:,} vectors of {vectors.dim}, {a_page:,.0f} bytes a page"
+    )
+
+
+def index(run_: RunOption, profile: ProfileOption = None, set_: SetOption = None, as_json: JsonOption = False) -> None:
+    """Build the index over the pages of a run, after `medvrag embed`; the second step of a run.
+
+    Example:
+
+        medvrag index --run runs/a100
+    """
+    from medvrag_core.runs.stage import read_stage
+    from medvrag_core.systems.prepare import prepare_index
+
+    workspace = Workspace(run_)
+    resolved = profile_for(workspace, profile, set_)
+    with only_writer(run_):
+        _require_corpus(workspace, None)
+        prepare_index(workspace, resolved)
+    record = read_stage(run_, "indexing", made_by="`medvrag index`")
+    if as_json:
+        typer.echo(record.model_dump_json(indent=1))
+        return
+    found = record.metrics
+    typer.echo(
+        f"{run_}: {found['pages_indexed']:,} pages indexed, {found['near_duplicates_left_out']:,} near-duplicates left "
+        f"out; the ANN searches on {found['ann_device']}"
+    )
+
 
 def run(
     questions: Annotated[Path, typer.Option(help="JSONL: id, question, options, answer, optional gold_pages.")],
-    out: Annotated[Path, typer.Option(help="Run folder; made if missing, resumed if it exists.")],
+    out: OutOption,
     source: SourceOption = None,
     profile: ProfileOption = None,
     system: SystemOption = "medvrag",

@@ -106,6 +106,7 @@ def prepare_index(workspace: Workspace, profile: Profile, *, progress: bool = Tr
             near_duplicates_left_out=len(manifest.left_out),
             pages_indexed=manifest.pages,
             bytes_vectors=vectors.bytes,
+            ann_device=index.ann_device,
             bytes_index=sum(p.stat().st_size for p in workspace.index.iterdir()),
         )
     return vectors, index
