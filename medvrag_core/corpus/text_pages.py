@@ -104,7 +104,10 @@ def _ensure_part(documents: Sequence[TextDocument], home: str, *, folder: Path, 
         (fresh / "images").mkdir()
         printed: list[tuple[TextDocument, TypesetPage, Path]] = []
         for number, document in enumerate(documents):
-            page = typeset([document.title, document.text], settings)
+            try:
+                page = typeset([document.title, document.text], settings)
+            except InputError as error:
+                raise InputError(f"document '{document.document_id}': {error.problem}", way_out=error.way_out) from None
             if page.lines:
                 path = fresh / "images" / f"{number:02d}.png"
                 page.image.save(path, compress_level=3)

@@ -99,7 +99,7 @@ def _rows(
 ) -> list[list[tuple[str, float]]]:
     """Words with their widths, line by line."""
     rows: list[list[tuple[str, float]]] = []
-    x = room  # as if a full line came before
+    x = 0.0
     for word in words:
         for part, width in _parts(word, length, room):
             if not rows or x + space + width > room:

@@ -38,6 +38,14 @@ def test_a_text_becomes_a_page_of_a_corpus(tmp_path: Path, as_printed: TextPageS
     assert told == {"a1": ("kept", "text_layer"), "b2": ("kept", "text_layer"), "c3": ("dropped", "blank_page")}
 
 
+def test_the_title_of_a_long_text_is_no_running_head(tmp_path: Path, as_printed: TextPageSettings) -> None:
+    store = build(tmp_path, [TextDocument(document_id="a", title="Gout", text=" ".join([PROSE] * 20))], as_printed)
+    title, text = store.layout("a#p1").regions
+    assert (title.kind, title.text) == ("text", "Gout")
+    assert title.box[3] < 0.075, "it stands where running heads do"
+    assert text.kind == "text"
+
+
 def test_a_build_goes_on_where_it_stopped(
     tmp_path: Path, as_printed: TextPageSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +70,8 @@ def test_what_is_no_collection_of_texts_is_refused(tmp_path: Path, as_printed: T
         build(tmp_path, [TextDocument(document_id="a", text="x"), TextDocument(document_id="a", text="y")], as_printed)
     with pytest.raises(InputError, match="no usable page"):
         build(tmp_path, [DOCUMENTS[2]], as_printed)
+    with pytest.raises(InputError, match=r"document 'a1': a page of 800 x .* above the cap"):
+        build(tmp_path / "b", DOCUMENTS, as_printed.model_copy(update={"max_pixels": 100_000}))
     build(tmp_path / "c", DOCUMENTS, as_printed)
     with pytest.raises(MismatchError, match="font_size: 24 -> 30"):
         build(tmp_path / "c", DOCUMENTS, as_printed.model_copy(update={"font_size": 30}))
