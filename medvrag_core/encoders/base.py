@@ -73,8 +73,11 @@ class PageEncoder(ABC):
         """Changes whenever the same page or query would get other vectors."""
         return self.identity.fingerprint
 
-    def fit(self, pages: Iterable[PageInput]) -> None:
-        """Learn corpus statistics (mean, projection, document frequencies); nothing by default."""
+    def fit(self, pages: Sequence[PageInput]) -> None:
+        """Learn corpus statistics (mean, projection, document frequencies); nothing by default.
+
+        ``pages`` are made one by one when they are asked for; whoever keeps them all fills the memory.
+        """
 
     def save(self, folder: Path) -> None:
         """Store what :meth:`fit` learned, without pickling; nothing by default."""

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass
 class BatchTally:
-    """What batches have cost so far.
+    """What the batches of one call of :meth:`BatchedPageEncoder.encode_pages` have cost so far.
 
     Attributes
     ----------
@@ -75,6 +75,7 @@ class BatchedPageEncoder(PageEncoder, Generic[T]):
         ------
         MedvragError : a page cannot be made ready or encoded; names the page
         """
+        self.tally = BatchTally()
         given = pages if isinstance(pages, Sequence) else list(pages)
         window = self.settings.batch_size * self.settings.read_ahead
         reading = threading.Lock()

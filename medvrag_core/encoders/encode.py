@@ -12,7 +12,6 @@ import numpy as np
 from tqdm import tqdm
 
 from medvrag_core.encoders.base import PageEncoder, PageInput, PageInputs
-from medvrag_core.encoders.batched import BatchedPageEncoder
 from medvrag_core.encoders.copies import Copies, encode_in_copies
 from medvrag_core.encoders.faults import naming_pages
 from medvrag_core.encoders.shards import digests, write_shard
@@ -108,7 +107,13 @@ def _begin(
             load_state(folder, begun.state, encoder)
             return begun
     with whole_folder(folder) as fresh:
-        encoder.fit(tqdm(pages, desc="fit encoder", unit="page", disable=None if progress else True))
+        with tqdm(total=len(pages), desc="fit encoder", unit="page", disable=None if progress else True) as bar:
+
+            def shown(place: int) -> PageInput:
+                bar.update()
+                return pages[place]
+
+            encoder.fit(PageInputs(len(pages), shown))
         (fresh / STATE).mkdir()
         encoder.save(fresh / STATE)
         begun = wanted.model_copy(update={"state": digests(fresh / STATE)})
@@ -127,7 +132,7 @@ def _encoding(
     else:
         stream = naming_pages(iter(encoder.encode_pages(pages)), pages)
     with closing(stream):
-        yield stream, Meter(max(1, processes), encoder.tally if isinstance(encoder, BatchedPageEncoder) else None)
+        yield stream, Meter(encoder, max(1, processes))
 
 
 def _watched(stream: Iterator[PageVectors], dim: int, meter: Meter, bar: Any) -> Iterator[PageVectors]:
@@ -135,7 +140,8 @@ def _watched(stream: Iterator[PageVectors], dim: int, meter: Meter, bar: Any) ->
     for page in stream:
         if page.vectors.shape[0] == 0 or page.vectors.shape[1] != dim or not np.isfinite(page.vectors).all():
             raise MismatchError(
-                f"page {page.page_id}: the encoder gave no vector, or one that is not finite or not {dim} wide"
+                f"page {page.page_id}: the encoder gave no vector, or one that is not finite or not {dim} wide",
+                way_out="check its weights, or set encoder.batch_size to 1",
             )
         meter.count(page)
         bar.update()

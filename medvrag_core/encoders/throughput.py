@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from medvrag_core.encoders.batched import BatchTally
+from medvrag_core.encoders.base import PageEncoder
+from medvrag_core.encoders.batched import BatchedPageEncoder
 from medvrag_core.records import PageVectors, Record
 
 
@@ -34,12 +35,12 @@ class Meter:
 
     Parameters
     ----------
+    encoder : that yields them
     processes : that encode side by side
-    tally : of the encoder's batches, if it takes any
     """
 
-    def __init__(self, processes: int, tally: BatchTally | None) -> None:
-        self._processes, self._tally = processes, tally
+    def __init__(self, encoder: PageEncoder, processes: int) -> None:
+        self._encoder, self._processes = encoder, processes
         self._pages = self._vectors = self._patches = 0
         self._start = time.perf_counter()
 
@@ -52,7 +53,7 @@ class Meter:
     @property
     def so_far(self) -> Throughput:
         """All counts up to now."""
-        tally = self._tally
+        tally = self._encoder.tally if isinstance(self._encoder, BatchedPageEncoder) else None
         return Throughput(
             pages=self._pages,
             vectors=self._vectors,

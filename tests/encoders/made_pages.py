@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medvrag_core.encoders.base import PageEncoder, PageInput
+from medvrag_core.encoders.batched import BatchedPageEncoder
 from medvrag_core.encoders.identity import EncoderIdentity
 from medvrag_core.records import Page, PageLayout, PageVectors
+from medvrag_core.settings import EncoderSettings
 
 
 class HashEncoder(PageEncoder):
@@ -79,6 +82,47 @@ class ThreadsEncoder(HashEncoder):
             yield PageVectors(f"threads {told}", page.vectors, page.boxes, page.vector_of)
 
 
+@dataclass(frozen=True)
+class Ready:
+    page_id: str
+    size: int
+
+
+class SizedEncoder(BatchedPageEncoder[Ready]):
+    """Pages of as many rows as their number says; notes what is asked of it."""
+
+    dim = 2
+
+    def __init__(self, batch_size: int = 3, read_ahead: int = 2, loaders: int = 3) -> None:
+        super().__init__(EncoderSettings(batch_size=batch_size, read_ahead=read_ahead, loaders=loaders))
+        self.batches: list[list[int]] = []
+        self.loading: Callable[[int], None] = lambda size: None
+        self.encoding: Callable[[list[int]], None] = lambda sizes: None
+
+    @property
+    def identity(self) -> EncoderIdentity:
+        return EncoderIdentity(encoder="sized", version=1, model="none", dim=2)
+
+    def load_page(self, page: PageInput) -> Ready:
+        self.loading(page.page.number)
+        return Ready(page.page.page_id, page.page.number)
+
+    def page_size(self, ready: Ready) -> int:
+        return ready.size
+
+    def encode_batch(self, ready: Sequence[Ready]) -> list[PageVectors]:
+        self.encoding([page.size for page in ready])
+        self.batches.append([page.size for page in ready])
+        rows = [np.full((page.size, 2), page.size, dtype=np.float32) for page in ready]
+        boxes = [np.zeros((page.size, 4), dtype=np.float32) for page in ready]
+        return [
+            PageVectors(page.page_id, v, b, np.arange(page.size)) for page, v, b in zip(ready, rows, boxes, strict=True)
+        ]
+
+    def encode_query(self, text: str) -> NDArray[np.float32]:
+        return np.eye(2, dtype=np.float32)
+
+
 def made_page(number: int) -> PageInput:
     """A page without a word."""
     page = Page(
@@ -91,3 +135,14 @@ def made_page(number: int) -> PageInput:
 def made_pages(count: int) -> list[PageInput]:
     """Pages numbered from 0."""
     return [made_page(number) for number in range(count)]
+
+
+def sized(sizes: Sequence[int]) -> list[PageInput]:
+    """Pages of these numbers, which :class:`SizedEncoder` takes for their sizes."""
+    made = []
+    for place, size in enumerate(sizes):
+        given = made_page(size)
+        page_id = f"a{place}#p{size}"
+        page = given.page.model_copy(update={"page_id": page_id, "article_id": f"a{place}"})
+        made.append(PageInput(page, given.layout.model_copy(update={"page_id": page_id}), given.image))
+    return made

@@ -2,74 +2,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from made_pages import SizedEncoder, sized
 
 from medvrag_core.encoders.base import PageInput, PageInputs
-from medvrag_core.encoders.batched import BatchedPageEncoder
-from medvrag_core.encoders.identity import EncoderIdentity
 from medvrag_core.errors import MedvragError
-from medvrag_core.records import Page, PageLayout, PageVectors
-from medvrag_core.settings import EncoderSettings
-
-
-@dataclass(frozen=True)
-class Ready:
-    page_id: str
-    size: int
-
-
-class SizedEncoder(BatchedPageEncoder[Ready]):
-    """Pages of as many rows as their number says; notes what is asked of it."""
-
-    dim = 2
-
-    def __init__(self, batch_size: int = 3, read_ahead: int = 2, loaders: int = 3) -> None:
-        super().__init__(EncoderSettings(batch_size=batch_size, read_ahead=read_ahead, loaders=loaders))
-        self.batches: list[list[int]] = []
-        self.loading: Callable[[int], None] = lambda size: None
-        self.encoding: Callable[[list[int]], None] = lambda sizes: None
-
-    @property
-    def identity(self) -> EncoderIdentity:
-        return EncoderIdentity(encoder="sized", version=1, model="none", dim=2)
-
-    def load_page(self, page: PageInput) -> Ready:
-        self.loading(page.page.number)
-        return Ready(page.page.page_id, page.page.number)
-
-    def page_size(self, ready: Ready) -> int:
-        return ready.size
-
-    def encode_batch(self, ready: Sequence[Ready]) -> list[PageVectors]:
-        self.encoding([page.size for page in ready])
-        self.batches.append([page.size for page in ready])
-        rows = [np.full((page.size, 2), page.size, dtype=np.float32) for page in ready]
-        boxes = [np.zeros((page.size, 4), dtype=np.float32) for page in ready]
-        return [
-            PageVectors(page.page_id, v, b, np.arange(page.size)) for page, v, b in zip(ready, rows, boxes, strict=True)
-        ]
-
-    def encode_query(self, text: str) -> NDArray[np.float32]:
-        return np.eye(2, dtype=np.float32)
-
-
-def sized(sizes: Sequence[int]) -> list[PageInput]:
-    made = []
-    for place, size in enumerate(sizes):
-        page = Page(
-            page_id=f"a{place}#p{size}", article_id=f"a{place}", number=size, width_pt=1, height_pt=1, image="x",
-            image_width=1, image_height=1, dpi=72, text_source="pdf", text="",
-        )  # fmt: skip
-        made.append(PageInput(page, PageLayout(page_id=page.page_id, words=(), regions=()), Path("x.jpeg")))
-    return made
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from made_pages import HashEncoder, made_page, made_pages
+from made_pages import HashEncoder, SizedEncoder, made_page, made_pages, sized
 
 from medvrag_core.encoders import encode
-from medvrag_core.encoders.base import PageInputs
+from medvrag_core.encoders.base import PageInput, PageInputs
 from medvrag_core.encoders.copies import Copies
 from medvrag_core.encoders.encode import SHARD_PAGES, encode_corpus, read_throughput
 from medvrag_core.encoders.shards import digests
@@ -138,6 +139,44 @@ def test_throughput_counts_what_was_encoded(tmp_path: Path) -> None:
     assert throughput.patches == sum(len(store.page(page_id).boxes) for page_id in store.page_ids)
     assert throughput.waiting_s is None
     assert read_throughput(tmp_path) is None
+
+
+def test_an_encoder_is_fitted_on_pages_that_are_made_when_asked_for(tmp_path: Path) -> None:
+    alive: weakref.WeakSet[Thing] = weakref.WeakSet()
+    most = 0
+
+    class Thing(type(made_page(0))):  # type: ignore[misc]
+        """A page input that can be watched."""
+
+    class Reader(HashEncoder):
+        def fit(self, pages: Iterable[PageInput]) -> None:
+            nonlocal most
+            assert isinstance(pages, Sequence)
+            for _ in pages:
+                most = max(most, len(alive))
+            super().fit(pages)
+
+    def make(place: int) -> PageInput:
+        given = made_page(place)
+        thing = Thing(given.page, given.layout, given.image)
+        alive.add(thing)
+        return thing
+
+    encode_corpus(PageInputs(50, make), Reader(), tmp_path / "v", corpus_fingerprint="c", progress=False)
+    assert most <= 2
+
+
+def test_what_batches_cost_stands_beside_the_throughput(tmp_path: Path) -> None:
+    encoder = SizedEncoder(batch_size=4, read_ahead=2)
+    for name in ("v", "w"):  # The second call counts anew.
+        encode_corpus(sized(range(1, 21)), encoder, tmp_path / name, corpus_fingerprint="c", progress=False)
+        throughput = read_throughput(tmp_path / name)
+        assert throughput is not None and throughput.padding_share == encoder.tally.padding_share > 0
+        assert throughput.waiting_s is not None and throughput.model_s is not None
+        assert throughput.waiting_s + throughput.model_s <= throughput.seconds
+        assert encoder.tally.batches == 5
+    shown = told(throughput)
+    assert shown.keys() == {"patches/s", "waiting", "padding"}
 
 
 def test_a_bar_without_batches_shows_patches_alone() -> None:
