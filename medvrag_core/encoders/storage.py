@@ -56,3 +56,13 @@ def unpack(stored: Stored) -> NDArray[np.float32]:
     if stored.scales is not None:
         vectors *= stored.scales[:, None]
     return vectors
+
+
+def bytes_a_vector(dim: int, storage: Storage) -> int:
+    """Bytes that one vector takes.
+
+    >>> bytes_a_vector(128, "float16"), bytes_a_vector(128, "int8")
+    (256, 132)
+    """
+    stored = pack(np.zeros((1, dim), dtype=np.float32), storage)
+    return int(stored.vectors.nbytes + (0 if stored.scales is None else stored.scales.nbytes))

@@ -46,6 +46,15 @@ class PageMap:
     best: tuple[int, ...] = ()
 
 
+def half_clear(values: NDArray[np.floating]) -> tuple[float, float]:
+    """A scale on which half of all patches stay clear, since encoders differ in what a similarity of 0.3 means.
+
+    >>> half_clear(np.array([0.1, 0.2, 0.9]))
+    (0.2, 0.9)
+    """
+    return float(np.median(values)), float(values.max())
+
+
 def page_maps(
     image: Path,
     boxes: NDArray[np.float32],

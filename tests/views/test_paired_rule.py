@@ -45,7 +45,10 @@ PAIRED = (
         {"contrasts_table", "controls_table"},
         {"arms_table", "accuracy_by_arm", "scorers_table", "contrast_figure", "sensitivity_table", "controls_figure"},
     ),
-    ({"paired_retrieval_table"}, {"retrieval_table", "recall_curve", "paired_retrieval_figure"}),
+    (
+        {"paired_retrieval_table"},
+        {"retrieval_table", "recall_curve", "paired_retrieval_figure", "pooling_table", "pooling_figure"},
+    ),
     ({"steps_table"}, {"policies_table", "frontier_figure"}),
     ({"extra_right_table"}, {"extra_right"}),
     # One contrast of the best arm is not enough beside a table of all of them.
