@@ -11,6 +11,8 @@ On the pages of a run, a page standing where its best chunk does, with BM25 over
     python benchmarks/text_arms.py --run runs/articles --queries questions.jsonl --qrels qrels/questions.tsv
 
 ``--arm`` adds an arm (text_bge and others need their weights) or, for pages, any retriever of ``medvrag retrieve``.
+``--words`` compares instead what BM25 takes for a word, on the same texts: runs of letters and digits (``plain``),
+codes and numbers as :func:`medvrag_core.index.lexical.tokenize` reads them (``codes``), these stemmed (``stemmed``).
 """
 
 from __future__ import annotations
@@ -18,18 +20,23 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import re
 import time
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+from bm25s.stopwords import STOPWORDS_EN
 
 from medvrag_core.corpus.chunks import TextChunk
 from medvrag_core.errors import MedvragError
 from medvrag_core.evaluation.questions import read_queries
 from medvrag_core.evaluation.retrieval.metrics import Gold, question_scores, read_qrels, report_of
 from medvrag_core.evaluation.retrieval.paired import paired_retrieval
+from medvrag_core.index import lexical
 from medvrag_core.index.text_factory import make_chunk_search
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Hit, Query
@@ -40,6 +47,7 @@ from medvrag_core.systems.resources import Resources
 from medvrag_core.systems.retrievers import find_retriever
 
 ARMS = ("text_bm25", "text_dense", "text_fused", "text_reranked")
+WORDS = ("plain", "codes", "stemmed")
 CUTOFFS = (10, 100)
 Open = Callable[[str], Callable[[str], tuple[Hit, ...]]]
 
@@ -70,7 +78,8 @@ def text_set(options: argparse.Namespace, profile: Profile) -> tuple[list[Query]
         search = make_chunk_search(chunks, own.text, own.encoder, options.work, corpus_fingerprint=options.data.name)
         return lambda text: search.search(text, own.index.candidates).hits[: max(CUTOFFS)]
 
-    return asked, gold, open_arm
+    texts = {name: chunk.text for name, chunk in chunks.items()}
+    return asked, gold, words_of(texts) if options.words else open_arm
 
 
 def pages_of_a_run(options: argparse.Namespace, profile: Profile) -> tuple[list[Query], Gold, Open]:
@@ -83,7 +92,27 @@ def pages_of_a_run(options: argparse.Namespace, profile: Profile) -> tuple[list[
         retriever = find_retriever(name)
         return lambda text: retriever(resources, text, max(CUTOFFS))
 
-    return asked, gold, open_arm
+    texts = {page.page_id: page.text for page in resources.store.pages}
+    return asked, gold, words_of(texts) if options.words else open_arm
+
+
+def words_of(texts: Mapping[str, str]) -> Open:
+    def plain(text: str, *, stemming: bool) -> list[str]:
+        found = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text).lower())
+        return [word for word in found if word not in STOPWORDS_EN]
+
+    def open_words(name: str) -> Callable[[str], tuple[Hit, ...]]:
+        reading = plain if name == "plain" else lexical.tokenize
+        with patch.object(lexical, "tokenize", reading):
+            index = lexical.Bm25Index(list(texts), list(texts.values()), stemming=name == "stemmed")
+
+        def search(text: str) -> tuple[Hit, ...]:
+            with patch.object(lexical, "tokenize", reading):
+                return index.search(text, max(CUTOFFS))
+
+        return search
+
+    return open_words
 
 
 def compare(names: list[str], asked: list[Query], gold: Gold, open_arm: Open, settings: EvaluationSettings) -> None:
@@ -101,8 +130,8 @@ def compare(names: list[str], asked: list[Query], gold: Gold, open_arm: Open, se
         report = report_of(scores[name], CUTOFFS)
         means = f"{report.ndcg_at_10:7.3f} {report.recall[10]:9.3f} {report.recall[100]:10.3f}"
         print(f"{name:16s} {means} {1000 * np.median(seconds):10.1f}", flush=True)
-    print(f"\n{'against ' + ARMS[0]:16s}  {'metric':10s}  won lost difference  interval          p (Holm)")
-    for row in paired_retrieval(scores, ARMS[0], settings):
+    print(f"\n{'against ' + names[0]:16s}  {'metric':10s}  won lost difference  interval          p (Holm)")
+    for row in paired_retrieval(scores, names[0], settings):
         change = f"{row.won:4d} {row.lost:4d} {row.difference:+10.3f}  [{row.low:+.3f}, {row.high:+.3f}]"
         print(f"{row.b:16s}  {row.metric:10s} {change}  {row.p_adjusted:.4f}")
 
@@ -118,6 +147,7 @@ def main() -> None:
     parser.add_argument("--qrels", type=Path, help="judged pages")
     parser.add_argument("--limit", type=int, help="only the first N judged queries")
     parser.add_argument("--arm", action="append", default=[], help="one more ranking")
+    parser.add_argument("--words", action="store_true", help="compare words of BM25 in place of arms")
     parser.add_argument("--profile", help="default: the run's own, else cpu")
     options = parser.parse_args()
     pages = (options.run, options.queries, options.qrels)
@@ -126,7 +156,7 @@ def main() -> None:
     try:
         profile = load_profile(options.profile or (str(Workspace(options.run).profile) if options.run else "cpu"))
         asked, gold, open_arm = (pages_of_a_run if options.run else text_set)(options, profile)
-        names = [*ARMS, *(["bm25"] if options.run else []), *options.arm]
+        names = [*WORDS] if options.words else [*ARMS, *(["bm25"] if options.run else []), *options.arm]
         compare(names, asked, gold, open_arm, profile.evaluation)
     except MedvragError as error:
         raise SystemExit(str(error)) from None

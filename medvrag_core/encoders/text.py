@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 
 class TextEncoder(ABC):
-    """Encodes passages and queries into one space in which the dot product ranks."""
+    """Encodes passages and queries into one space in which the dot product ranks.
+
+    Attributes
+    ----------
+    passages_cut : how many passages so far were longer than the model reads, so that their ends had no say
+    """
+
+    passages_cut: int = 0
 
     @property
     @abstractmethod

@@ -6,6 +6,7 @@ on tiny models of random weights.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,8 @@ from medvrag_core.encoders.minilm import unit_rows
 from medvrag_core.encoders.text import TextEncoder
 from medvrag_core.errors import MedvragError, SettingsError
 from medvrag_core.settings import TextSettings
+
+log = logging.getLogger(__name__)
 
 VERSION = 1
 _AT_ONCE = 32
@@ -69,14 +72,16 @@ class TransformerTextEncoder(TextEncoder):
 
     def encode_passages(self, texts: Sequence[str], titles: Sequence[str] = ()) -> NDArray[np.float32]:
         """See :class:`TextEncoder`."""
-        if not self._recipe.titles:
-            return self._encode(self._passage_model, [texts], _PASSAGE_TOKENS)
-        return self._encode(self._passage_model, [titles or [""] * len(texts), texts], _PASSAGE_TOKENS)
+        columns = [titles or [""] * len(texts), texts] if self._recipe.titles else [texts]
+        rows, cut = self._encode(self._passage_model, columns, _PASSAGE_TOKENS)
+        self.passages_cut += cut
+        return rows
 
     def encode_query(self, text: str) -> NDArray[np.float32]:
         """See :class:`TextEncoder`."""
         prefixed = [self._recipe.query_prefix + text]
-        vector: NDArray[np.float32] = self._encode(self._query_model, [prefixed], self._recipe.query_tokens)[0]
+        rows, _ = self._encode(self._query_model, [prefixed], self._recipe.query_tokens)
+        vector: NDArray[np.float32] = rows[0]
         return vector
 
     @cached_property
@@ -89,18 +94,20 @@ class TransformerTextEncoder(TextEncoder):
             return self._query_model
         return open_pretrained("AutoModel", self._passage_weights, self._device, field="text.passage_model")
 
-    def _encode(self, opened: Pretrained, columns: list[Sequence[str]], tokens: int) -> NDArray[np.float32]:
-        rows = opened.run(columns, tokens, lambda output: output.last_hidden_state[:, 0])
-        return unit_rows(rows) if self._recipe.unit else rows
+    def _encode(self, opened: Pretrained, columns: list[Sequence[str]], tokens: int) -> tuple[NDArray[np.float32], int]:
+        rows, cut = opened.run(columns, tokens, lambda output: output.last_hidden_state[:, 0])
+        return (unit_rows(rows) if self._recipe.unit else rows), cut
 
 
 class CrossEncoder:
     """Scores a query and a passage read together, such as ncbi/MedCPT-Cross-Encoder and BAAI/bge-reranker-large.
 
-    Weights are opened on first use.
+    Weights are opened on first use. A query and a chunk of 512 tokens are more than the 512 that such a model reads:
+    the chunk loses its end. That is told once.
     """
 
     def __init__(self, settings: TextSettings) -> None:
+        self._told = False
         self._weights = settings.rerank_model
         self._device = settings.device
 
@@ -112,7 +119,15 @@ class CrossEncoder:
     def scores(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
         """One score a passage, higher is better, float32, shape (len(passages),); pairs are cut at 512 tokens."""
         columns = [[query] * len(passages), passages]
-        return self._model.run(columns, _PASSAGE_TOKENS, lambda output: output.logits)[:, 0]
+        rows, cut = self._model.run(columns, _PASSAGE_TOKENS, lambda output: output.logits)
+        if cut and not self._told:
+            self._told = True
+            log.warning(
+                "%s reads %d tokens of query and chunk together: %d of %d chunks lost their ends to this query, and "
+                "others will; a lower text.chunk_tokens leaves room for queries",
+                *(self._weights, _PASSAGE_TOKENS, cut, len(passages)),
+            )
+        return rows[:, 0]
 
     @cached_property
     def _model(self) -> Pretrained:
@@ -136,8 +151,12 @@ class Pretrained:
     model: Any
     device: str
 
-    def run(self, columns: Sequence[Sequence[str]], tokens: int, pick: Callable[[Any], Any]) -> NDArray[np.float32]:
+    def run(
+        self, columns: Sequence[Sequence[str]], tokens: int, pick: Callable[[Any], Any]
+    ) -> tuple[NDArray[np.float32], int]:
         """Rows that ``pick`` takes from the output, float32, shape (n, d), computed 32 texts (or pairs) at once.
+
+        Beside them, how many of the n were longer than ``tokens``.
 
         Parameters
         ----------
@@ -151,17 +170,18 @@ class Pretrained:
         """
         import torch
 
-        parts = []
+        parts, cut = [], 0
         for batch in _batches(columns):
             given = self.tokenizer(*batch, padding=True, truncation=True, max_length=tokens, return_tensors="pt")
+            cut += sum(bool(encoding.overflowing) for encoding in given.encodings)
             with torch.inference_mode():
                 parts.append(pick(self.model(**given.to(self.device))).float().cpu().numpy())
         if not parts:
-            return np.zeros((0, self.model.config.hidden_size), dtype=np.float32)
+            return np.zeros((0, self.model.config.hidden_size), dtype=np.float32), 0
         rows: NDArray[np.float32] = np.concatenate(parts)
         if not np.isfinite(rows).all():
             raise MedvragError(f"'{self.name}' gave numbers that are not finite", way_out="check its weights")
-        return rows
+        return rows, cut
 
 
 def open_pretrained(

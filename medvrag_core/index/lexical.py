@@ -22,9 +22,7 @@ _GREEK = {
     letter: unicodedata.name(letter).split()[-1].lower().replace("lamda", "lambda")
     for letter in "αβγδεζηθικλμνξοπρςστυφχψω"
 }
-_NUMBER = (
-    r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!,?\d)|\d+\.\d+|(?<!,)\d+,\d+(?!,?\d)|\d+|(?<![\w.])\.\d+)(?:\^[-+]?\d+)?"
-)
+_NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!,?\d)|\d+\.\d+|(?<!,)\d+,\d+(?!,?\d)|\d+|(?<![\w.])\.\d+)(?:\^[-+]?\d+)?"
 _SYMBOL = "(?<![\u0370-\u03ff])[α-ω](?![\u0370-\u03ff])"  # a Greek letter that is no part of a Greek word
 _WORD = rf"(?!{_SYMBOL})[^\W\d_](?:(?!{_SYMBOL})[^\W_])*"
 _PIECE = re.compile(rf"{_NUMBER}|{_SYMBOL}|{_WORD}|\^[-+]?\d+")

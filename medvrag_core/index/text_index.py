@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,17 +19,23 @@ from medvrag_core.index.exact import ranked_hits
 from medvrag_core.records import Record, SearchResult, StageTime
 from medvrag_core.runs.publish import sha256_of, whole_file, whole_folder, write_text
 
+log = logging.getLogger(__name__)
+
 SHARD_CHUNKS = 256
 
 
 class TextManifest(Record):
-    """What chunk vectors are made from, how many shards they take, and the digests of those that are whole."""
+    """What chunk vectors are made from, how many shards they take, and the digests of those that are whole.
+
+    ``cut`` counts the chunks in them that were longer than the encoder reads.
+    """
 
     encoder: str
     corpus: str
     chunks: str
     shards: int
     done: tuple[str, ...] = ()
+    cut: int = 0
 
 
 class TextIndex(ChunkSearch):
@@ -60,7 +67,8 @@ def ensure_text_index(
 ) -> TextIndex:
     """Encode the chunks that have no vector in ``folder`` yet, and open the index.
 
-    A stopped build goes on after its last whole shard; vectors of another corpus, encoder or cut are replaced.
+    A stopped build goes on after its last whole shard; vectors of another corpus, encoder or cut are replaced. If
+    some chunks are longer than the encoder reads, a warning tells how many.
 
     Raises
     ------
@@ -73,17 +81,24 @@ def ensure_text_index(
         with whole_folder(folder) as fresh:
             (fresh / "manifest.json").write_text(wanted.to_json(), encoding="utf-8")
         found = wanted
-    done = list(found.done)
+    done, cut = list(found.done), found.cut
     bar = tqdm(range(len(done), wanted.shards), desc="encode chunks", unit="shard", disable=None if progress else True)
     for number in bar:
         part = chunks[number * SHARD_CHUNKS : (number + 1) * SHARD_CHUNKS]
+        cut_before = encoder.passages_cut
         vectors = encoder.encode_passages([chunk.text for chunk in part], [chunk.title for chunk in part])
         if not np.isfinite(vectors).all():
             raise MismatchError(f"{folder}: the encoder gave vectors that are not finite", way_out="check its weights")
         with whole_file(_shard(folder, number)) as temporary, temporary.open("wb") as handle:
             np.save(handle, vectors)
         done.append(sha256_of(_shard(folder, number)))
-        write_text(folder / "manifest.json", wanted.model_copy(update={"done": tuple(done)}).to_json())
+        cut += encoder.passages_cut - cut_before
+        write_text(folder / "manifest.json", wanted.model_copy(update={"done": tuple(done), "cut": cut}).to_json())
+    if cut:
+        log.warning(
+            "%d of %d chunks are longer than %s reads; a lower text.chunk_tokens would cut none of their ends off",
+            *(cut, len(chunks), encoder.fingerprint),
+        )
     return open_text_index(chunks, encoder, folder, corpus_fingerprint=corpus_fingerprint)
 
 
@@ -125,7 +140,7 @@ def _wanted(chunks: Sequence[TextChunk], encoder: TextEncoder, corpus_fingerprin
 
 
 def _made_from(manifest: TextManifest) -> TextManifest:
-    return manifest.model_copy(update={"done": ()})
+    return manifest.model_copy(update={"done": (), "cut": 0})
 
 
 def _read(folder: Path) -> TextManifest | None:

@@ -168,6 +168,30 @@ def test_medcpt_cuts_queries_at_64_and_articles_at_512_tokens(medcpt: Any, berts
 
 
 @pytest.mark.gpu_path
+def test_passages_longer_than_an_encoder_reads_are_counted(bge: Any, medcpt: Any) -> None:
+    bge.encode_passages(["gout " * 510, *["gout " * 511] * 40])
+    assert bge.passages_cut == 40, "two markers beside 510 words fit"
+    medcpt.encode_passages(["gout " * 508] * 2, ["gout", "gout which"])
+    assert medcpt.passages_cut == 1, "three markers, the title and 508 words fit"
+    for encoder in (bge, medcpt):
+        encoder.encode_query(LONG)
+    assert (bge.passages_cut, medcpt.passages_cut) == (40, 1), "queries do not count"
+
+
+@pytest.mark.gpu_path
+def test_a_cross_encoder_tells_once_that_chunks_lose_their_ends(
+    berts: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    scorer = CrossEncoder(TextSettings(rerank_model=berts["cross"]))
+    scorer.scores("gout " * 9, ["gout " * 500])
+    assert not caplog.messages
+    for _ in range(2):
+        scorer.scores("gout " * 9, ["gout " * 500, "gout " * 501, LONG])
+    (told,) = caplog.messages
+    assert "512 tokens of query and chunk together: 2 of 3 chunks lost their ends to this query" in told
+
+
+@pytest.mark.gpu_path
 def test_a_cross_encoder_gives_the_scores_of_its_card_each_time(berts: dict[str, str]) -> None:
     scorer = CrossEncoder(TextSettings(rerank_model=berts["cross"]))
     scores = scorer.scores(QUERY, PASSAGES)

@@ -150,6 +150,29 @@ class TestVectors:
         ensure_text_index(chunks, encoder, tmp_path / "t", corpus_fingerprint=corpus, progress=False)
         assert len(encoder.given) == 4
 
+    def test_chunks_longer_than_the_encoder_reads_are_counted_over_a_stopped_build(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        class Short(CountingEncoder):
+            def encode_passages(self, texts: Sequence[str], titles: Sequence[str] = ()) -> np.ndarray:
+                rows = super().encode_passages(texts, titles)
+                self.passages_cut += sum(len(text) > 100 for text in texts)
+                return rows
+
+        monkeypatch.setattr(text_index, "SHARD_CHUNKS", 5)
+        chunks, folder = made_chunks(38), tmp_path / "t"
+        with pytest.raises(KeyboardInterrupt):
+            ensure_text_index(chunks, Short(fails_after=30), folder, corpus_fingerprint="c", progress=False)
+        assert not caplog.messages
+        ensure_text_index(chunks, Short(), folder, corpus_fingerprint="c", progress=False)
+        long = sum(len(chunk.text) > 100 for chunk in chunks)
+        assert long > sum(len(chunk.text) > 100 for chunk in chunks[30:]) > 0
+        (told,) = caplog.messages
+        assert f"{long} of 38 chunks are longer than letters reads" in told
+        encoder = Short()
+        ensure_text_index(chunks, encoder, folder, corpus_fingerprint="c", progress=False)
+        assert encoder.given == [] and caplog.messages == [told, told], "told again when opened, and not made anew"
+
     def test_a_damaged_shard_is_named(self, tmp_path: Path) -> None:
         ensure_text_index(CHUNKS, CountingEncoder(), tmp_path / "t", corpus_fingerprint="c", progress=False)
         (tmp_path / "t" / "vectors-00000.npy").write_bytes(b"damaged")
