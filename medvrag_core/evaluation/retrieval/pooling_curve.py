@@ -24,7 +24,7 @@ from medvrag_core.evaluation.retrieval.metrics import QuestionScores, question_s
 from medvrag_core.evaluation.retrieval.paired import PairedRetrieval, paired_family
 from medvrag_core.evaluation.statistics.means import Estimate, interval_around, mean_of, resampled_means
 from medvrag_core.index.exact import ExactIndex
-from medvrag_core.index.maxsim import patch_scores, two_way_score
+from medvrag_core.index.similarity_maps import Floats, score_parts
 from medvrag_core.records import Hit, PageVectors, Query, Record
 from medvrag_core.settings import EncoderSettings, EvaluationSettings
 from medvrag_core.systems.prepare import CorpusPages
@@ -48,14 +48,14 @@ class PooledMap:
     name : such as ``similarity 50``
     vectors : that are left
     score : S(q, p) by these vectors
-    values : float32, shape (p,), best similarity of each patch's vector to any query row
+    values : shape (p,), best similarity of each patch's vector to any query row
     agreement : rank correlation with the map without pooling
     """
 
     name: str
     vectors: int
     score: float
-    values: NDArray[np.float32]
+    values: Floats
     agreement: float
 
 
@@ -114,19 +114,19 @@ def pooled_maps(
 
     ``backward`` is the weight of the second half of S, as in the settings of the index.
     """
-    before = _page_map(query, page)
     made = [("unpooled", page)]
     for way in WAYS:
         made += [(f"{way} {level}", pooled(page, way, level)) for level in levels]
+    parts = [score_parts(query, found, backward_weight=backward) for _, found in made]
     return tuple(
         PooledMap(
             name=name,
             vectors=len(found.vectors),
-            score=two_way_score(query, found.vectors, backward=backward),
-            values=_page_map(query, found),
-            agreement=_rank_correlation(before, _page_map(query, found)),
+            score=part.score,
+            values=part.page_map,
+            agreement=_rank_correlation(parts[0].page_map, part.page_map),
         )
-        for name, found in made
+        for (name, found), part in zip(made, parts, strict=True)
     )
 
 
@@ -168,13 +168,14 @@ def pooling_curve(
     for way in WAYS:
         sizes += [(f"{way} {level}", way, [pooled(page, way, level) for page in before]) for level in levels]
     settings = resources.profile
+    weight = settings.index.backward_weight
     made: list[PoolingRow] = []
     scores: dict[str, QuestionScores] = {}
     maps = _GoldMaps(before, rows, relevant)
     for name, kind, pages in sizes:
-        found = question_scores(_rankings(pages, rows, settings.index.backward_weight), relevant, ks=(10,))
+        found = question_scores(exact_rankings(pages, rows, backward=weight), relevant, ks=(10,))
         # What is stored may stand for other patches than those before pooling, so that its maps cannot be compared.
-        agreement = None if kind == "stored" else maps.agreement(pages, found.ids)
+        agreement, behind = (None, None) if kind == "stored" else maps.compared(pages, found.ids)
         scores[name] = found if agreement is None else replace(found, values={**found.values, _MAPS: agreement})
         vectors = float(np.mean([len(page.vectors) for page in pages]))
         made.append(
@@ -185,7 +186,7 @@ def pooling_curve(
                 bytes_per_page=vectors * bytes_a_vector(pages[0].vectors.shape[1], settings.encoder.storage),
                 ndcg_at_10=mean_of(found.values[_RETRIEVAL], settings.evaluation),
                 agreement=None if agreement is None else _mean_correlation(agreement, settings.evaluation),
-                patches_behind_best=None if agreement is None else maps.behind_best(pages),
+                patches_behind_best=behind,
             )
         )
     ways = [(f"position {level}", f"similarity {level}") for level in levels]
@@ -200,6 +201,16 @@ def pooling_curve(
     )
 
 
+def exact_rankings(
+    pages: Sequence[PageVectors], rows: Mapping[str, NDArray[np.float32]], *, backward: float
+) -> dict[str, tuple[Hit, ...]]:
+    """The ten best pages for the rows of every query, every page scored; ``backward`` weighs the second half of S."""
+    offsets = np.concatenate([[0], np.cumsum([len(page.vectors) for page in pages])]).astype(np.int64)
+    vectors = np.concatenate([page.vectors for page in pages])
+    index = ExactIndex([page.page_id for page in pages], vectors, offsets, backward=backward)
+    return {q: index.search(query, 10).hits for q, query in rows.items()}
+
+
 def _by_position(vectors: NDArray[np.float32], at_most: int) -> Pooled:
     """Runs of neighbors of about equal length, each to its mean direction."""
     count = min(len(vectors), at_most)
@@ -209,11 +220,7 @@ def _by_position(vectors: NDArray[np.float32], at_most: int) -> Pooled:
     return Pooled(unit_rows(sums), vector_of)
 
 
-def _page_map(query: NDArray[np.float32], page: PageVectors) -> NDArray[np.float32]:
-    return patch_scores(query, page.vectors)[page.vector_of]
-
-
-def _rank_correlation(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+def _rank_correlation(a: Floats, b: Floats) -> float:
     """Spearman's; a map without any contrast agrees with nothing, unless both have none."""
     from scipy.stats import rankdata
 
@@ -234,15 +241,6 @@ def _chosen(page_ids: Sequence[str], wanted: Set[str], most: int) -> list[str]:
     return [page for page in page_ids if page in taken]
 
 
-def _rankings(
-    pages: Sequence[PageVectors], rows: Mapping[str, NDArray[np.float32]], backward: float
-) -> dict[str, tuple[Hit, ...]]:
-    offsets = np.concatenate([[0], np.cumsum([len(page.vectors) for page in pages])]).astype(np.int64)
-    vectors = np.concatenate([page.vectors for page in pages])
-    index = ExactIndex([page.page_id for page in pages], vectors, offsets, backward=backward)
-    return {q: index.search(query, 10).hits for q, query in rows.items()}
-
-
 class _GoldMaps:
     """Maps of every question on its gold pages, before pooling and after."""
 
@@ -255,23 +253,28 @@ class _GoldMaps:
         place = {page.page_id: number for number, page in enumerate(before)}
         self._rows = rows
         self._places = {q: [place[page_id] for page_id in gold[q]] for q in rows}
-        self._before = {q: [_page_map(rows[q], before[at]) for at in places] for q, places in self._places.items()}
+        self._before = {
+            q: [score_parts(rows[q], before[at]).page_map for at in places] for q, places in self._places.items()
+        }
 
-    def agreement(self, pages: Sequence[PageVectors], ids: Sequence[str]) -> NDArray[np.float64]:
-        """Rank correlation of the maps on pooled pages with those before, mean over the gold pages of each question."""
-        after = {q: [_page_map(self._rows[q], pages[at]) for at in self._places[q]] for q in ids}
-        return np.array([np.mean(list(map(_rank_correlation, self._before[q], after[q]))) for q in ids])
+    def compared(self, pages: Sequence[PageVectors], ids: Sequence[str]) -> tuple[Floats, float]:
+        """What pooling made of the maps, means over the gold pages of a question.
 
-    def behind_best(self, pages: Sequence[PageVectors]) -> float:
-        """Patches that share the vector which answers a query row best; mean over rows, gold pages and questions."""
-        shared = []
-        for q, places in self._places.items():
-            for page in (pages[at] for at in places):
-                best = (self._rows[q] @ page.vectors.T).argmax(axis=1)
-                shared.append(np.bincount(page.vector_of)[best].mean())
-        return float(np.mean(shared))
+        Returns
+        -------
+        agreement : rank correlation with the map before pooling, shape (questions,), in the order of ``ids``
+        behind : patches that share the vector which answers a query row best, mean over rows and questions
+        """
+        agreement, behind = [], []
+        for q in ids:
+            parts = [score_parts(self._rows[q], pages[at]) for at in self._places[q]]
+            agreement.append(
+                np.mean([_rank_correlation(old, new.page_map) for old, new in zip(self._before[q], parts, strict=True)])
+            )
+            behind.append(np.mean([np.bincount(part.vector_of)[part.best_vectors].mean() for part in parts]))
+        return np.array(agreement), float(np.mean(behind))
 
 
-def _mean_correlation(values: NDArray[np.float64], settings: EvaluationSettings) -> Estimate:
+def _mean_correlation(values: Floats, settings: EvaluationSettings) -> Estimate:
     draws = resampled_means(values[:, None], samples=settings.bootstrap_samples, seed=settings.seed)[:, 0]
     return interval_around(float(values.mean()), draws, len(values), settings, lowest=-1.0)

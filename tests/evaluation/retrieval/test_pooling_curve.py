@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from medvrag_core.encoders.storage import bytes_a_vector
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.retrieval.pooling_curve import (
     PoolingCurve,
+    exact_rankings,
     pooled,
     pooled_maps,
     pooling_curve,
@@ -76,6 +79,16 @@ def test_a_map_without_contrast_agrees_with_nothing_but_its_like() -> None:
     page, query = made_page(10), made_page(2, seed=9).vectors
     assert pooled_maps(query, page, (1,))[1].agreement == 0.0
     assert pooled_maps(query, made_page(1), (1,))[1].agreement == 1.0
+
+
+@pytest.mark.parametrize("backward", [0.0, 1.0, 5.0])
+def test_pages_are_ranked_by_their_exact_scores(backward: float) -> None:
+    pages = [replace(made_page(4 + k, seed=k), page_id=f"p{k:02}") for k in range(15)]
+    rows = {q: made_page(3, seed=50 + q).vectors for q in range(5)}
+    found = exact_rankings(pages, {str(q): query for q, query in rows.items()}, backward=backward)
+    for q, query in rows.items():
+        scores = {page.page_id: two_way_score(query, page.vectors, backward=backward) for page in pages}
+        assert [hit.page_id for hit in found[str(q)]] == sorted(scores, key=lambda page: -scores[page])[:10]
 
 
 @pytest.fixture(scope="module")
