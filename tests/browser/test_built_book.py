@@ -138,6 +138,20 @@ def test_rounds_of_a_trace_can_be_stepped_through(visit: Visit, tmp_path: Path) 
     assert visit.requests == []
 
 
+def test_words_of_a_query_can_be_stepped_through(visit: Visit, tmp_path: Path) -> None:
+    page = visit.open("chapters/02_indexing.html")
+    maps = page.locator(".mv-maps").first
+    shown = "e => [...e.querySelectorAll('.note')].map(n => getComputedStyle(n).display != 'none').indexOf(true)"
+    assert maps.evaluate(shown) == 0
+    maps.locator("label").nth(2).click()
+    assert maps.evaluate(shown) == 2
+    page.keyboard.press("ArrowDown")
+    assert maps.evaluate(shown) == 3
+    assert maps.locator("g.map").nth(3).locator("path.best").is_visible()
+    maps.screenshot(path=str(tmp_path / "words.png"))
+    assert visit.requests == []
+
+
 def test_math_is_set_and_search_finds_words_without_a_server(visit: Visit) -> None:
     page = visit.open("chapters/02_indexing.html")
     page.locator("mjx-container").first.wait_for()

@@ -34,12 +34,13 @@ def rows_of(html: str) -> dict[str, list[str]]:
 
 
 def test_patches_of_one_vector_have_one_color_and_the_counts_are_told(image: Path) -> None:
-    html = patches_view(image, made_page(), patch="a <stripe>").html
+    html = patches_view(image, made_page()).html
     colors = re.findall(r'<rect [^>]*fill="(#\w+)"', html)
     assert colors[2] == colors[3] and len(set(colors)) == 3
     assert "patch 4, vector 3, shared with 1 more" in html and "patch 1, vector 1<" in html
-    told = "a#p1: 4 patches, each a &lt;stripe&gt;; 3 vectors of width 8, 0 KB as float16"
-    assert html.count(told) == 2, "once as the caption, once for those who do not see the picture"
+    assert html.count("a#p1: 4 patches, 3 vectors of width 8") == 2, (
+        "once as the caption, once for those who do not see the picture"
+    )
 
 
 def test_the_parts_in_the_table_add_up_to_the_score(image: Path) -> None:
@@ -47,15 +48,14 @@ def test_the_parts_in_the_table_add_up_to_the_score(image: Path) -> None:
     query = unit_rows(np.abs(np.random.default_rng(5).standard_normal((3, 8))).astype(np.float32))
     parts = score_parts(query, page)
     table = rows_of(query_maps(image, page, parts, ["one", "<two>", "three"], query="q").html)
-    assert list(table) == ["whole query", "whole query, backward half", "one", "&lt;two&gt;", "three"]
+    assert list(table) == ["the score S", "whatever fits best", "one", "&lt;two&gt;", "three"]
     words = list(table.values())[2:]
-    whole = table["whole query"]
-    for column in (1, 2):
+    whole = table["the score S"]
+    for column in (0, 1):
         assert sum(float(cells[column]) for cells in words) == pytest.approx(float(whole[column]), abs=0.002)
-    assert float(whole[1]) + float(whole[2]) == pytest.approx(parts.score, abs=0.002)
-    assert whole[3] == "100.0%"
-    assert sum(float(cells[3].rstrip("%")) for cells in words) == pytest.approx(100, abs=0.2)
-    assert [float(cells[0]) for cells in words] == pytest.approx(parts.similarity.max(axis=1), abs=0.001)
+    assert float(whole[0]) + float(whole[1]) == pytest.approx(parts.score, abs=0.002)
+    assert whole[2] == "100.0%"
+    assert sum(float(cells[2].rstrip("%")) for cells in words) == pytest.approx(100, abs=0.2)
 
 
 def test_the_best_patches_of_a_word_are_outlined_and_told(image: Path) -> None:
@@ -65,12 +65,24 @@ def test_the_best_patches_of_a_word_are_outlined_and_told(image: Path) -> None:
     groups = re.findall(r'<g class="map">(.*?)</g>', html)
     outlined = [re.findall(r'class="best" d="([^"]+)"', group) for group in groups]
     assert outlined == [[], [], ["M0 750H1000V1125H0ZM0 1125H1000V1500H0Z"], ["M0 0H1000V375H0Z"]]
-    assert "outlined: the best, 2 patches that share a vector" in html
-    assert "outlined: the best, patch 1." in html
+    for group in groups[2:]:
+        shaded = "".join(re.findall(r'class="cell"[^>]* d="([^"]+)"', group)).count("M")
+        assert 1 <= shaded <= 2, "half of the four patches stay clear"
+    assert "outlined: the best, 2 patches that share a vector, 1.000." in html
+    assert "outlined: the best, patch 1, 1.000." in html
     assert "<title>patch 1 adds" in html and "; first 1.00, last" in html
+
+
+def test_a_lighter_backward_half_is_told(image: Path) -> None:
+    page = made_page()
+    told = query_maps(image, page, score_parts(page.vectors[:1], page, backward_weight=0.5), ["word"], query="q").html
+    assert " at a weight of 0.5." in told
+    assert (
+        " at a weight of" not in query_maps(image, page, score_parts(page.vectors, page), list("abc"), query="q").html
+    )
 
 
 def test_a_score_below_zero_has_no_shares(image: Path) -> None:
     page = made_page()
     html = query_maps(image, page, score_parts(-page.vectors[:1], page), ["word"], query="q").html
-    assert rows_of(html)["word"][3] == rows_of(html)["whole query"][3] == "–"
+    assert rows_of(html)["word"][2] == rows_of(html)["the score S"][2] == "–"
