@@ -14,7 +14,9 @@ import subprocess
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from medvrag_core.errors import InputError, MedvragError
 
 _MIN_SCORE = 0.5
 _SECONDS_PER_IMAGE = 120
+_CELL_GAP = 2.0  # heights of a word; words of justified prose stand closer
 
 
 class OcrEngine(ABC):
@@ -128,10 +131,22 @@ def lines_of_tsv(table: str, pages: int = 1) -> list[list[Line]]:
     numbers: dict[tuple[str, ...], int] = {}
     for where, own in words.items():
         block = numbers.setdefault(where[:3], len(numbers))
-        box = hull([box for _, box in own])
-        line = Line(" ".join(t for t, _ in own), box, block, size=box[3] - box[1], words=tuple(own))
-        lines[int(where[0]) - 1].append(line)
+        for cell in _cells(own):
+            box = hull([box for _, box in cell])
+            line = Line(" ".join(t for t, _ in cell), box, block, size=box[3] - box[1], words=tuple(cell))
+            lines[int(where[0]) - 1].append(line)
     return lines
+
+
+def _cells(row: Sequence[tuple[str, Rectangle]]) -> list[list[tuple[str, Rectangle]]]:
+    """Words of a row cut where the white between them is wide: tesseract runs on over the cells of a table."""
+    gap = _CELL_GAP * median(box[3] - box[1] for _, box in row)
+    cells = [[row[0]]]
+    for left, right in pairwise(row):
+        if right[1][0] - left[1][2] > gap:
+            cells.append([])
+        cells[-1].append(right)
+    return cells
 
 
 def line_of(text: str, box: Rectangle, block: int) -> Line:

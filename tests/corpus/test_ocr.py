@@ -47,6 +47,21 @@ def test_words_of_a_table_become_lines_of_their_page() -> None:
     assert second == [] and [line.text for line in third] == ['"quoted']
 
 
+def test_the_cells_of_a_row_are_lines_of_their_own() -> None:
+    rows = (
+        "5 1 1 1 1 1 10 20 30 10 96 Drug",
+        "5 1 1 1 1 2 45 20 20 10 91 name",
+        "5 1 1 1 1 3 86 20 20 10 91 100",
+        "5 1 1 1 1 4 124 20 20 10 91 mg",
+    )
+    [cells] = lines_of_tsv(table(*rows))
+    assert [(line.text, line.box) for line in cells] == [
+        ("Drug name", (10, 20, 65, 30)),
+        ("100 mg", (86, 20, 144, 30)),
+    ]
+    assert cells[0].block == cells[1].block
+
+
 def test_many_images_are_read_as_each_alone(
     tmp_path: Path, tesseract: TesseractEngine, as_printed: TextPageSettings
 ) -> None:
