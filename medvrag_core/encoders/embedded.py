@@ -20,7 +20,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -46,9 +46,15 @@ _WHOLE_PAGE: Box = (0.0, 0.0, 1.0, 1.0)
 
 
 class EmbeddedEncoder(PageEncoder):
-    """See the module. Rows have ``dim`` dense and ``lexical_dim`` lexical entries and unit length."""
+    """See the module. Rows have ``dim`` dense and ``lexical_dim`` lexical entries and unit length.
 
-    def __init__(self, settings: EncoderSettings) -> None:
+    Parameters
+    ----------
+    settings : sizes and weights
+    tokens_of : token vectors of the words of a page, for benchmarks that encode one corpus in many ways
+    """
+
+    def __init__(self, settings: EncoderSettings, *, tokens_of: Callable[[PageLayout], Tokens] | None = None) -> None:
         if settings.model != NAME:
             raise SettingsError(f"encoder.model: '{settings.model}' is not embedded", way_out=f"use '{NAME}'")
         if settings.dim > WIDTH:
@@ -60,6 +66,7 @@ class EmbeddedEncoder(PageEncoder):
         self._pages = 0
         self._frequency: dict[str, int] = {}
         self._sample: dict[str, Tokens] = {}
+        self._tokens_of = tokens_of or page_tokens
 
     @property
     def identity(self) -> EncoderIdentity:
@@ -92,7 +99,7 @@ class EmbeddedEncoder(PageEncoder):
         for number, page in enumerate(given):
             frequency.update({term for word in page.layout.words for term in terms(word.text)})
             if number % step == 0:
-                self._sample[page.page.page_id] = _page_tokens(page.layout)
+                self._sample[page.page.page_id] = self._tokens_of(page.layout)
         self._pages, self._frequency = len(given), dict(sorted(frequency.items()))
         rows = [t.vectors for t in self._sample.values() if len(t.vectors)]
         if rows:
@@ -125,7 +132,7 @@ class EmbeddedEncoder(PageEncoder):
     def encode_pages(self, pages: Iterable[PageInput]) -> Iterator[PageVectors]:
         """See :class:`PageEncoder`; a page without words gets one vector for the whole page."""
         for page in pages:
-            tokens = self._sample.pop(page.page.page_id, None) or _page_tokens(page.layout)
+            tokens = self._sample.pop(page.page.page_id, None) or self._tokens_of(page.layout)
             yield self._encode_page(page.layout, tokens)
 
     def encode_query(self, text: str) -> NDArray[np.float32]:
@@ -244,7 +251,8 @@ def _places(term: str, dim: int) -> tuple[NDArray[np.int64], NDArray[np.float32]
     return places, signs / np.float32(math.sqrt(_SKETCH_ENTRIES))
 
 
-def _page_tokens(layout: PageLayout) -> Tokens:
+def page_tokens(layout: PageLayout) -> Tokens:
+    """Token vectors of the words of a page in reading order."""
     return load_minilm().encode_words([word.text for word in layout.words])
 
 
