@@ -299,7 +299,7 @@ class TextSettings(StageSettings):
         "dense", description="fused: reciprocal rank fusion of bm25 and dense"
     )
     rrf_constant: int = Field(60, ge=0, description="of the fusion: sum of 1 / (constant + rank); MedRAG has 100")
-    bm25_stemming: bool = Field(True, description="bm25 cuts English endings, of chunks and of whole pages")
+    bm25_stemming: bool = Field(True, description="bm25 cuts English endings, in chunks and queries")
     encoder: Literal["embedded", "bge", "medcpt"] = Field("embedded", description="of the dense retriever")
     model: str = Field("all-MiniLM-L6-v2", description="its weights; bge, medcpt: hub id, id@revision or folder")
     passage_model: str = Field("", description="weights of medcpt's article encoder; `model` encodes its queries")

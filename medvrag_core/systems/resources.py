@@ -142,11 +142,10 @@ class Resources:
         settings = self.profile.index.model_copy(update={"mode": "exact"})
         return open_index(self.vectors, settings, self.workspace.index)
 
-    @opened("text.bm25_stemming")
+    @opened()
     def bm25(self) -> Bm25Index:
-        """BM25 over page text."""
-        names, texts = [p.page_id for p in self.store.pages], [p.text for p in self.store.pages]
-        return Bm25Index(names, texts, stemming=self.profile.text.bm25_stemming)
+        """BM25 over page text, words as they are written."""
+        return Bm25Index([p.page_id for p in self.store.pages], [p.text for p in self.store.pages])
 
     @opened("text.chunk_tokens", "text.overlap_tokens", "text.page_text")
     def chunks(self) -> dict[str, TextChunk]:
