@@ -65,9 +65,7 @@ class CorpusSettings(StageSettings):
     max_pages: int = Field(2_000, description="most pages taken from one file")
     seconds_per_page: float = Field(20.0, description="wall-clock limit for one page in the child process")
     memory_mb: int = Field(3_072, description="address space of the child process")
-    near_duplicate: float = Field(
-        0.97, description="cosine of mean page vectors above which the later page is left out of the index"
-    )
+    near_duplicate: float = Field(0.97, description="cosine of mean page vectors above which the index lacks the later")
     summary_tokens: int = Field(120, description="words and numbers in one page summary")
 
 
@@ -77,19 +75,28 @@ Storage = Literal["float32", "float16", "int8"]
 class EncoderSettings(StageSettings):
     """Page and query encoder."""
 
-    name: Literal["embedded", "colqwen2.5"] = "embedded"
-    model: str = Field("all-MiniLM-L6-v2", description="weights; for colqwen2.5 a hub id")
-    revision: str = ""
+    name: Literal[
+        "embedded", "colpali", "colqwen2", "colqwen2.5", "colqwen3", "colqwen3.5", "colsmol", "colmodernvbert",
+        "visrag-ret", "dse",
+    ] = "embedded"  # fmt: skip
+    model: str = Field("all-MiniLM-L6-v2", description="weights; of all others than embedded, a hub id or a folder")
+    revision: str = Field("", description="commit of a hub id; empty: its main branch, whose commit is recorded")
+    base_revision: str = Field("", description="commit of the base of an adapter; empty: what the adapter says")
     dim: int = Field(128, description="width of one vector; for the embedded encoder, of its dense part")
     lexical_dim: int = Field(0, ge=0, multiple_of=4, description="width of the lexical part, embedded encoder only")
     lexical_weight: float = Field(0.0, ge=0, le=1, description="length of the lexical part of a unit vector")
-    vectors_per_page: int = Field(103, ge=1, description="upper bound of vectors kept a page (paper: ~103)")
+    vectors_per_page: int = Field(103, ge=1, description="most vectors kept a page (paper: ~103); embedded only")
     words_per_patch: int = Field(40, ge=1, description="longest run of words in one patch, embedded encoder only")
     whole_query: float = Field(
         0.5, ge=0, le=1, description="weight of the vector of the whole query beside those of its words; embedded only"
     )
-    query_prefix: str = Field("", description="ColQwen2.5 needs 'Query: ' (research note 6.4)")
-    max_visual_tokens: int = 768
+    pool_factor: int = Field(7, ge=1, description="col…: patches a vector on average; 7: the paper's ~103, 1: keep all")
+    pca_dim: int = Field(0, ge=0, description="col…: width after a PCA fitted on the corpus; 0: none (native: 128)")
+    nested_dim: int = Field(0, ge=0, description="first numbers kept of a vector trained for that (dse); 0: all")
+    query_prefix: str = Field("", description="before every query; most families of colpali-engine need 'Query: '")
+    augmentation_tokens: int = Field(10, ge=0, description="col…: tokens behind every query")
+    max_visual_tokens: int = Field(768, ge=4, description="cap on the image tokens of one page")
+    self_check: bool = Field(True, description="col…: when opened, see that a page's vectors ignore its batch")
     device: str = "cpu"
     batch_size: int = Field(8, ge=1, description="pages the model takes at once")
     loaders: int = Field(4, ge=1, description="threads that make page images ready while the model runs")
@@ -179,7 +186,7 @@ class ModelSettings(StageSettings):
         return value
 
 
-LOADER_FIELDS = ("loaders", "read_ahead")
+LOADER_FIELDS = ("loaders", "read_ahead", "self_check")
 """Fields of :class:`EncoderSettings` that cannot change a vector."""
 
 WHERE_FIELDS = ("base_url", "key_env", "timeout_s", "wall_s")

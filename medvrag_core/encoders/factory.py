@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from medvrag_core.encoders.base import PageEncoder
+from medvrag_core.encoders.families import FAMILIES
 from medvrag_core.encoders.text import TextEncoder
 from medvrag_core.settings import EncoderSettings, TextSettings
 
 
 def make_page_encoder(settings: EncoderSettings) -> PageEncoder:
     """The page encoder that a profile names."""
-    if settings.name == "colqwen2.5":
-        from medvrag_core.encoders.colqwen import ColQwenEncoder
+    if settings.name in FAMILIES:
+        from medvrag_core.encoders.colpali import LateInteractionEncoder
 
-        return ColQwenEncoder(settings)
+        return LateInteractionEncoder(settings)
     from medvrag_core.encoders.embedded import EmbeddedEncoder
 
     return EmbeddedEncoder(settings)
