@@ -14,6 +14,14 @@ def make_page_encoder(settings: EncoderSettings) -> PageEncoder:
         from medvrag_core.encoders.colpali import LateInteractionEncoder
 
         return LateInteractionEncoder(settings)
+    if settings.name == "visrag-ret":
+        from medvrag_core.encoders.visrag_ret import VisRagRetEncoder
+
+        return VisRagRetEncoder(settings)
+    if settings.name == "dse":
+        from medvrag_core.encoders.dse import DseEncoder
+
+        return DseEncoder(settings)
     from medvrag_core.encoders.embedded import EmbeddedEncoder
 
     return EmbeddedEncoder(settings)
