@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from medvrag_core.encoders.identity import weights_digest
 from medvrag_core.encoders.minilm import unit_rows
 from medvrag_core.encoders.text import TextEncoder
 from medvrag_core.errors import MedvragError, SettingsError
@@ -68,7 +69,7 @@ class TransformerTextEncoder(TextEncoder):
     @property
     def fingerprint(self) -> str:
         """Weights of both sides and the recipe; the device does not count."""
-        return f"{self._name}-{VERSION} {self._query_weights} {self._passage_weights} {self._recipe}"
+        return f"{self._name}-{VERSION} {self._weights_told} {self._recipe}"
 
     def encode_passages(self, texts: Sequence[str], titles: Sequence[str] = ()) -> NDArray[np.float32]:
         """See :class:`TextEncoder`."""
@@ -83,6 +84,10 @@ class TransformerTextEncoder(TextEncoder):
         rows, _ = self._encode(self._query_model, [prefixed], self._recipe.query_tokens)
         vector: NDArray[np.float32] = rows[0]
         return vector
+
+    @cached_property
+    def _weights_told(self) -> str:
+        return f"{_told(self._query_weights)} {_told(self._passage_weights)}"
 
     @cached_property
     def _query_model(self) -> Pretrained:
@@ -114,7 +119,7 @@ class CrossEncoder:
     @property
     def fingerprint(self) -> str:
         """Weights; the device does not count."""
-        return f"cross_encoder-{VERSION} {self._weights}"
+        return f"cross_encoder-{VERSION} {self._weights_told}"
 
     def scores(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
         """One score a passage, higher is better, float32, shape (len(passages),); pairs are cut at 512 tokens."""
@@ -128,6 +133,10 @@ class CrossEncoder:
                 *(self._weights, _PASSAGE_TOKENS, cut, len(passages)),
             )
         return rows[:, 0]
+
+    @cached_property
+    def _weights_told(self) -> str:
+        return _told(self._weights)
 
     @cached_property
     def _model(self) -> Pretrained:
@@ -231,6 +240,12 @@ def open_pretrained(
         raise SettingsError(
             f"text.device: '{device}' cannot be used ({str(error).strip().splitlines()[0]})", way_out="set it to cpu"
         ) from None
+
+
+def _told(weights: str) -> str:
+    """What tells weights from others: the name, and for a folder, whose name says nothing, the digest of its files."""
+    files = list(Path(weights).glob("*.safetensors")) if weights and Path(weights).is_dir() else []
+    return f"{weights} {weights_digest(files)}" if files else weights
 
 
 def _batches(columns: Sequence[Sequence[str]]) -> Iterator[list[list[str]]]:

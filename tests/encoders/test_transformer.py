@@ -45,6 +45,21 @@ def test_the_fingerprint_tells_weights_of_both_sides_and_nothing_else() -> None:
     assert scorers[0].fingerprint == scorers[1].fingerprint != scorers[2].fingerprint
 
 
+def test_other_weights_in_the_same_folder_are_another_encoder(tmp_path: Path) -> None:
+    told = []
+    for content in (b"one", b"other"):
+        (tmp_path / "model.safetensors").write_bytes(content)
+        at = str(tmp_path)
+        told.append(
+            (
+                fingerprint(BGE, model=at),
+                fingerprint(MEDCPT, passage_model=at),
+                CrossEncoder(TextSettings(rerank_model=at)).fingerprint,
+            )
+        )
+    assert all(one != other for one, other in zip(*told, strict=True))
+
+
 @pytest.mark.skipif(HERE, reason="torch and transformers are installed")
 def test_a_missing_package_names_the_extra() -> None:
     for use in (
