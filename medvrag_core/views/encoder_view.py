@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from medvrag_core.encoders.grids import patch_boxes
+from medvrag_core.encoders.page_budget import PageBudget
 from medvrag_core.index.similarity_maps import ScoreParts
 from medvrag_core.records import PageVectors
 from medvrag_core.views.markup import HtmlBlock, escape
 from medvrag_core.views.page_maps import MAX_KB, PageMap, half_clear, page_maps
 from medvrag_core.views.pages import image_size, page_thumbnail
-from medvrag_core.views.theme import PALETTE
+from medvrag_core.views.theme import BLUE, PALETTE
 
 _NAMED = 3
 """Words named when a patch is pointed at."""
@@ -33,6 +35,21 @@ def patches_view(image: Path, page: PageVectors) -> HtmlBlock:
         told = f"patch {patch}, vector {vector + 1}" + (f", shared with {others} more" if others else "")
         boxes.append(_Box(box, told, PALETTE[int(vector) % (len(PALETTE) - 1)], fill=0.16))
     return _boxed(image, boxes, f"{page.page_id}: {len(page.boxes)} patches, {count} vectors of width {dim}")
+
+
+def grid_view(image: Path, budget: PageBudget) -> HtmlBlock:
+    """The page with the grid that ColQwen2.5 would lay over it; nothing is encoded."""
+    down, across = budget.grid
+    boxes = [
+        _Box(box, f"row {place // across + 1}, column {place % across + 1}", BLUE, fill=0.0, line=0.4)
+        for place, box in enumerate(patch_boxes(down, across))
+    ]
+    wide, high = budget.shown
+    told = (
+        f"seen at {wide} × {high} pixels: {down} × {across} = {budget.patches} patches; "
+        f"{budget.vectors} vectors of width {budget.dim} after merging"
+    )
+    return _boxed(image, boxes, told)
 
 
 @dataclass(frozen=True)
@@ -80,7 +97,7 @@ def query_maps(image: Path, page: PageVectors, parts: ScoreParts, words: Sequenc
     """
     score, forward, backward = parts.score, float(parts.forward.sum()), float(parts.backward.sum())
     added, strongest = parts.of_patches, parts.page_map
-    weighted = "" if parts.backward_weight == 1 else f" at a weight of {parts.backward_weight:g}"
+    weighted = "" if parts.backward_weight == 1 else f" (weight {parts.backward_weight:g})"
     whole = PageMap(
         name="the score S",
         cells=(f"{forward:.3f}", f"{backward:.3f}", _share(score, score)),

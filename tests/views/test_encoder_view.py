@@ -8,9 +8,11 @@ import pytest
 from PIL import Image
 
 from medvrag_core.encoders.minilm import unit_rows
+from medvrag_core.encoders.page_budget import page_budget
 from medvrag_core.index.similarity_maps import score_parts
 from medvrag_core.records import PageVectors
-from medvrag_core.views.encoder_view import patches_view, query_maps
+from medvrag_core.settings import EncoderSettings
+from medvrag_core.views.encoder_view import grid_view, patches_view, query_maps
 
 
 @pytest.fixture
@@ -41,6 +43,15 @@ def test_patches_of_one_vector_have_one_color_and_the_counts_are_told(image: Pat
     assert html.count("a#p1: 4 patches, 3 vectors of width 8") == 2, (
         "once as the caption, once for those who do not see the picture"
     )
+
+
+def test_the_grid_of_colqwen_covers_the_page(image: Path) -> None:
+    html = grid_view(image, page_budget(EncoderSettings(name="colqwen2.5", pool_factor=7), 2550, 3300)).html
+    boxes = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"', html)
+    assert len(boxes) == 744
+    assert sum(float(w) * float(h) for _, _, w, h in boxes) == pytest.approx(560 * 560 * 900 / 600, rel=0.02)
+    assert "row 31, column 24" in html
+    assert html.count("672 × 868 pixels: 31 × 24 = 744 patches; 106 vectors of width 128") == 2
 
 
 def test_the_parts_in_the_table_add_up_to_the_score(image: Path) -> None:
@@ -76,10 +87,8 @@ def test_the_best_patches_of_a_word_are_outlined_and_told(image: Path) -> None:
 def test_a_lighter_backward_half_is_told(image: Path) -> None:
     page = made_page()
     told = query_maps(image, page, score_parts(page.vectors[:1], page, backward_weight=0.5), ["word"], query="q").html
-    assert " at a weight of 0.5." in told
-    assert (
-        " at a weight of" not in query_maps(image, page, score_parts(page.vectors, page), list("abc"), query="q").html
-    )
+    assert " (weight 0.5)." in told
+    assert "(weight" not in query_maps(image, page, score_parts(page.vectors, page), list("abc"), query="q").html
 
 
 def test_a_score_below_zero_has_no_shares(image: Path) -> None:
