@@ -65,7 +65,7 @@ class CorpusSettings(StageSettings):
     max_pages: int = Field(2_000, description="most pages taken from one file")
     seconds_per_page: float = Field(20.0, description="wall-clock limit for one page in the child process")
     memory_mb: int = Field(3_072, description="address space of the child process")
-    near_duplicate: float = Field(0.97, description="cosine of mean page vectors above which the index lacks the later")
+    near_duplicate: float = Field(0.97, description="cosine of page means above which the later page is left out")
     summary_tokens: int = Field(120, description="words and numbers in one page summary")
 
 

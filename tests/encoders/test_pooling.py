@@ -50,7 +50,7 @@ def test_nothing_cannot_be_pooled() -> None:
         pool_vectors(np.zeros((0, 4), dtype=np.float32), 5)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(patches=st.integers(1, 60), factor=st.integers(1, 9), seed=st.integers(0, 1000))
 def test_by_a_factor_clusters_are_those_of_the_matrix_of_similarities(patches: int, factor: int, seed: int) -> None:
     from scipy.cluster.hierarchy import fcluster, linkage
