@@ -26,6 +26,7 @@ from medvrag_core.cli import (
     cost,
     errors,
     listings,
+    plan,
     retrieval,
     run,
     score,
@@ -36,7 +37,7 @@ from medvrag_core.views.trace_text import plain
 
 VERBS = {
     "Runs": (
-        *(run.embed, run.index, run.run, run.ask, run.report, run.retrieve),
+        *(plan.plan, run.embed, run.index, run.run, run.ask, run.report, run.retrieve),
         *(listings.systems, listings.profiles),
     ),
     "Questions": (run.convert,),

@@ -1,0 +1,391 @@
+"""What a run will take, before it starts: hours, GPU hours, gigabytes and memory, out of settings and unit costs.
+
+Everything is an expectation for average pages (US Letter) and one question after another. No line on a GPU was ever
+compared with one; ``kind`` says of each line how firm its weakest unit cost is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from medvrag_core.errors import SettingsError
+from medvrag_core.evaluation.cost.run_size import (
+    CallTokens,
+    PageSize,
+    RunSize,
+    filter_tokens,
+    page_size,
+    reader_tokens,
+    rounds_a_question,
+)
+from medvrag_core.evaluation.cost.unit_costs import Kind, UnitCost, UnitCosts, weakest
+from medvrag_core.index.coarse_to_fine import FLAT_BELOW, HNSW_LINKS
+from medvrag_core.models.serving.memory import (
+    ARCHITECTURES,
+    GIB,
+    parameters,
+    text_parameters,
+    vision_parameters,
+    weight_bytes,
+)
+from medvrag_core.models.serving.plan import serving_plan
+from medvrag_core.records import Record
+from medvrag_core.settings import ModelSettings, Profile
+
+Stage = Literal["corpus", "summaries", "embedding", "index", "search", "filter", "reader", "traces"]
+
+_GIGA = 1e9
+_HOUR = 3600.0
+_LINK_BYTES = 4
+_PAPER_FILTER_TOKENS = 240_000
+_PAPER_PAGES = 10
+_PAPER_MODELS = {"filter": "Qwen/Qwen3-30B-A3B", "reader": "Qwen/Qwen2.5-VL-32B-Instruct"}
+_PATCHES_PER_TOKEN = 4
+"""Image patches that a model of the Qwen family merges into one token."""
+
+
+class PlanLine(Record):
+    """One stage, or one part of it.
+
+    Attributes
+    ----------
+    amount, unit : how much of it there is
+    wall_s : expected seconds of the clock; None where no unit cost is known
+    core_s, gpu_s : seconds of one core, and of one GPU, all of them added
+    bytes : left on the disk
+    kind : how the weakest of the unit costs in ``costs`` is known; ``computed`` where there is none
+    """
+
+    stage: Stage
+    what: str
+    amount: float
+    unit: str
+    wall_s: float | None = 0.0
+    core_s: float = 0.0
+    gpu_s: float = 0.0
+    bytes: float = 0.0
+    prompt_tokens: float = 0.0
+    completion_tokens: float = 0.0
+    kind: Kind | Literal["computed"] = "computed"
+    costs: tuple[str, ...] = ()
+
+
+class Memory(Record):
+    """What one place must hold at one time; ``of_gib`` is what there is, where the settings tell."""
+
+    where: str
+    what: str
+    gib: float
+    of_gib: float | None = None
+
+
+class Checked(Record):
+    """One quantity of a finished run, in seconds of the clock or bytes; ``ratio`` is recorded by planned."""
+
+    what: str
+    unit: Literal["s", "bytes"]
+    planned: float
+    recorded: float
+    ratio: float | None
+
+
+class RunPlan(Record):
+    """The plan of a run; totals are sums over ``lines``.
+
+    Attributes
+    ----------
+    wall_hours : of the clock, of all lines whose time is known
+    core_hours, gpu_hours : of one core and of one GPU, those of all of them added
+    gigabytes : on the disk, 10^9 bytes
+    does_not_fit : one sentence a fault, with the field and the way out
+    unit_costs : those that the lines used
+    checked : beside the records of a run, where one was given
+    """
+
+    profile: str
+    size: RunSize
+    lines: tuple[PlanLine, ...]
+    wall_hours: float
+    core_hours: float
+    gpu_hours: float
+    gigabytes: float
+    memory: tuple[Memory, ...]
+    does_not_fit: tuple[str, ...]
+    notes: tuple[str, ...]
+    unit_costs: dict[str, UnitCost]
+    checked: tuple[Checked, ...] = ()
+
+
+def plan_run(profile: Profile, size: RunSize, costs: UnitCosts) -> RunPlan:
+    """Everything that `medvrag run` does with a profile, from the PDFs to the answers of one system.
+
+    What cannot be computed, since a model is not known here or runs elsewhere, is told in ``notes``; what cannot work
+    is told in ``does_not_fit``.
+    """
+    work = _Work(profile, size, costs, page_size(profile, costs))
+    lines = tuple(
+        line for part in (_corpus, _embedding, _index, _search, _filter, _reader, _traces) for line in part(work)
+    )
+    used = sorted({name for line in lines for name in line.costs})
+    return RunPlan(
+        profile=profile.name,
+        size=size,
+        lines=lines,
+        wall_hours=sum(line.wall_s or 0.0 for line in lines) / _HOUR,
+        core_hours=sum(line.core_s for line in lines) / _HOUR,
+        gpu_hours=sum(line.gpu_s for line in lines) / _HOUR,
+        gigabytes=sum(line.bytes for line in lines) / _GIGA,
+        memory=tuple(_memory(work)),
+        does_not_fit=tuple(_faults(work)),
+        notes=tuple(_notes(work, lines)),
+        unit_costs={name: costs[name] for name in used},
+    )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What all parts of a plan look at."""
+
+    profile: Profile
+    size: RunSize
+    costs: UnitCosts
+    page: PageSize
+
+    @property
+    def vectors(self) -> float:
+        return self.size.pages * self.page.vectors
+
+    @property
+    def centroids(self) -> float:
+        return self.size.pages * min(float(self.profile.index.centroids), self.page.vectors)
+
+    @property
+    def rounds(self) -> float:
+        return self.size.questions * rounds_a_question(self.profile, self.costs)
+
+    @property
+    def candidates(self) -> int:
+        return min(self.profile.index.candidates, self.size.pages)
+
+    def value(self, name: str) -> float:
+        return self.costs[name].value
+
+    def line(self, stage: Stage, what: str, amount: float, unit: str, *names: str, **more: float | None) -> PlanLine:
+        """A line whose kind follows from the unit costs that it names."""
+        kind = weakest(self.costs, names) if names else "computed"
+        return PlanLine.model_validate(
+            {"stage": stage, "what": what, "amount": amount, "unit": unit, "costs": names, "kind": kind, **more}
+        )
+
+
+def _corpus(work: _Work) -> Iterator[PlanLine]:
+    pages, corpus = work.size.pages, work.profile.corpus
+    read = round(pages * work.size.scanned) if corpus.ocr != "always" else pages
+    for what, amount, cost in (("render pages", pages - read, "render_s"), ("render and read by OCR", read, "ocr_s")):
+        if amount:
+            core = amount * work.value(cost)
+            size = amount * (work.page.megapixels * work.value("image_bytes") + work.value("text_bytes"))
+            names = (cost, "image_bytes", "text_bytes")
+            wall = core / work.profile.processes
+            yield work.line("corpus", what, amount, "pages", *names, core_s=core, wall_s=wall, bytes=size)
+    core = pages * work.value("summary_s")
+    size = pages * work.value("summary_bytes")
+    yield work.line(
+        "summaries", "extract summaries", pages, "pages", "summary_s", "summary_bytes", core_s=core, wall_s=core,
+        bytes=size,
+    )  # fmt: skip
+
+
+def _embedding(work: _Work) -> Iterator[PlanLine]:
+    encoder, pages = work.profile.encoder, work.size.pages
+    size = pages * work.page.stored_bytes
+    if encoder.name == "embedded":
+        core = pages * work.value("embedded_encode_s")
+        yield work.line(
+            "embedding", "encode pages", pages, "pages",
+            *("embedded_encode_s", "embedded_vectors", "patches", "patch_bytes"),
+            core_s=core, wall_s=core / work.profile.processes, bytes=size,
+        )  # fmt: skip
+        return
+    sizes, seconds = ARCHITECTURES.get(encoder.model), None
+    if sizes is not None:
+        numbers = text_parameters(sizes) + _PATCHES_PER_TOKEN * vision_parameters(sizes)
+        operations = 2 * work.page.tokens * numbers
+        seconds = pages * operations / (work.value("gpu_operations") * work.value("gpu_utilization"))
+    yield work.line(
+        "embedding", f"encode pages on '{encoder.device}'", pages, "pages",
+        *("gpu_operations", "gpu_utilization", "patch_bytes"), wall_s=seconds, gpu_s=seconds or 0.0, bytes=size,
+    )  # fmt: skip
+
+
+def _index(work: _Work) -> Iterator[PlanLine]:
+    width = work.page.vector_width
+    core = work.vectors * width / _GIGA * work.value("index_s")
+    yield work.line(
+        "index", "centroids", work.centroids, "centroids", "index_s", core_s=core, wall_s=core,
+        bytes=work.centroids * width * 4,
+    )  # fmt: skip
+    pairs = work.size.pages**2 / 2 * width / _GIGA * work.value("maxsim_s")
+    yield work.line("index", "near-duplicates", work.size.pages, "pages", "maxsim_s", core_s=pairs, wall_s=pairs)
+    kind = _kind_of_ann(work.profile, work.centroids)
+    hnsw = kind == "hnsw"
+    core = work.centroids * work.value("hnsw_s") if hnsw else 0.0
+    a_centroid = width * 4 + (2 * HNSW_LINKS * _LINK_BYTES if hnsw else 0)
+    names = ("hnsw_s",) if hnsw else ()
+    yield work.line(
+        "index", f"ANN ({kind})", work.centroids, "centroids", *names, core_s=core, wall_s=core,
+        bytes=work.centroids * a_centroid,
+    )  # fmt: skip
+
+
+def _search(work: _Work) -> Iterator[PlanLine]:
+    rounds, width = work.rounds, work.page.vector_width
+    if not rounds:
+        return
+    embedded = work.profile.encoder.name == "embedded"
+    cost = "embedded_query_s" if embedded else "gpu_query_s"
+    seconds = rounds * work.value(cost)
+    yield work.line(
+        "search", "encode queries", rounds, "rounds", cost, wall_s=seconds,
+        **({"core_s": seconds} if embedded else {"gpu_s": seconds}),
+    )  # fmt: skip
+    looked_at = work.centroids if _kind_of_ann(work.profile, work.centroids) == "flat" else 0.0
+    scored = min(work.profile.index.shortlist, work.size.pages) * work.page.vectors
+    products = rounds * work.value("query_vectors") * width / _GIGA
+    core = products * (looked_at * work.value("ann_s") + scored * work.value("maxsim_s"))
+    names = ("query_vectors", "ann_s", "maxsim_s")
+    yield work.line("search", "ANN and exact scores", rounds, "rounds", *names, core_s=core, wall_s=core)
+
+
+def _filter(work: _Work) -> Iterator[PlanLine]:
+    rounds, profile = work.rounds, work.profile
+    if not rounds:
+        return
+    if profile.filter.ranker == "embedded":
+        core = rounds * work.candidates * work.value("embedded_filter_s")
+        yield work.line("filter", "rank summaries", rounds, "rounds", "embedded_filter_s", core_s=core, wall_s=core)
+        return
+    tokens = filter_tokens(profile, work.size.pages)
+    seconds = rounds * work.value("filter_s") * tokens.prompt / _PAPER_FILTER_TOKENS
+    yield _model_line(work, "filter", f"{tokens.calls} calls a round", tokens, seconds, "filter_s")
+
+
+def _reader(work: _Work) -> Iterator[PlanLine]:
+    rounds, profile = work.rounds, work.profile
+    if not rounds:
+        return
+    if profile.reader.name == "evidence":
+        core = rounds * work.value("embedded_read_s")
+        yield work.line("reader", "read pages", rounds, "rounds", "embedded_read_s", core_s=core, wall_s=core)
+        return
+    if profile.reader.name == "likelihood":
+        yield work.line("reader", f"{profile.reader_model.model} scores options", rounds, "rounds", wall_s=None)
+        return
+    tokens = reader_tokens(profile, work.costs)
+    of_the_paper = reader_tokens(profile, work.costs, pages=_PAPER_PAGES)
+    seconds = rounds * work.value("reader_s") * tokens.prompt / of_the_paper.prompt
+    yield _model_line(work, "reader", f"{tokens.images} pages a round", tokens, seconds, "reader_s")
+
+
+def _model_line(
+    work: _Work, stage: Literal["filter", "reader"], what: str, tokens: CallTokens, seconds: float, *names: str
+) -> PlanLine:
+    """Calls of a model behind a server: the paper's time where it runs on GPUs of our own, by size of the model."""
+    model = work.profile.filter_model if stage == "filter" else work.profile.reader_model
+    gpus = len(work.profile.serve.filter_gpus if stage == "filter" else work.profile.serve.reader_gpus)
+    share = _size_beside_the_papers(model, stage)
+    wall = seconds * share if model.server == "vllm" and share is not None else None
+    made = work.line(
+        stage, f"{model.model or 'a model'}: {what}", work.rounds, "rounds", *names, wall_s=wall,
+        gpu_s=gpus * (wall or 0.0), prompt_tokens=work.rounds * tokens.prompt,
+        completion_tokens=work.rounds * tokens.completion,
+    )  # fmt: skip
+    # The paper timed its own model; any other one is taken to need time in proportion to its numbers.
+    return made if model.model == _PAPER_MODELS[stage] else made.model_copy(update={"kind": "assumed"})
+
+
+def _size_beside_the_papers(model: ModelSettings, stage: Literal["filter", "reader"]) -> float | None:
+    """Numbers that one token meets in a model, beside those of the paper's model; None where sizes are not known."""
+    sizes = ARCHITECTURES.get(model.model)
+    if sizes is None:
+        return None
+    paper = ARCHITECTURES[_PAPER_MODELS[stage]]
+    active = [parameters(s.model_copy(update={"experts": min(s.experts, _EXPERTS_AT_WORK)})) for s in (sizes, paper)]
+    return active[0] / active[1]
+
+
+_EXPERTS_AT_WORK = 8
+"""Of the experts of Qwen3-30B-A3B, those that one token meets."""
+
+
+def _traces(work: _Work) -> Iterator[PlanLine]:
+    if work.rounds:
+        size = work.rounds * work.candidates * work.value("trace_bytes")
+        yield work.line("traces", "write traces", work.rounds, "rounds", "trace_bytes", bytes=size)
+
+
+def _kind_of_ann(profile: Profile, centroids: float) -> str:
+    """As the index is made where the plan is read: ``auto`` is flat for few centroids or a GPU that is asked for."""
+    if profile.index.ann != "auto":
+        return profile.index.ann
+    return "flat" if centroids < FLAT_BELOW or profile.index.device.startswith("cuda") else "hnsw"
+
+
+def _memory(work: _Work) -> Iterator[Memory]:
+    width = work.page.vector_width
+    yield Memory(where="main memory", what="page vectors as float32", gib=work.vectors * width * 4 / GIB)
+    ann = work.centroids * width * 4 / GIB
+    yield Memory(where="main memory", what="centroids, and the ANN over them", gib=2 * ann)
+    encoder, index = work.profile.encoder, work.profile.index
+    if index.device.startswith("cuda"):
+        yield Memory(where=f"'index.device' {index.device}", what="the ANN; FAISS takes room beside it", gib=ann)
+    sizes = ARCHITECTURES.get(encoder.model)
+    if encoder.device.startswith("cuda") and sizes is not None:
+        what = f"weights of {encoder.model}; batches take room beside them"
+        yield Memory(where=f"'encoder.device' {encoder.device}", what=what, gib=weight_bytes(sizes, 1) / GIB)
+    try:
+        serving = serving_plan(work.profile)
+    except SettingsError:
+        return  # told among the faults
+    gib = work.profile.serve.gpu_gib
+    for server in serving.servers:
+        if server.room is not None:
+            where = f"GPU {', '.join(map(str, server.gpus))}, each"
+            what = f"{server.model} ({server.role}): {server.room.weights_gib:.1f} GiB of weights, the rest its cache"
+            yield Memory(where=where, what=what, gib=server.room.share_gib, of_gib=gib)
+
+
+def _faults(work: _Work) -> Iterator[str]:
+    try:
+        serving_plan(work.profile)
+    except SettingsError as error:
+        yield f"{error.problem}; {error.way_out}"
+    if work.profile.reader.name == "vlm":
+        tokens = reader_tokens(work.profile, work.costs)
+        if tokens.left_out:
+            yield (
+                f"{tokens.left_out} of {work.profile.loop.pages_shown} page images have no room in "
+                f"'reader_model.context_tokens'; raise it, or lower reader_model.max_pixels or loop.pages_shown"
+            )
+
+
+def _notes(work: _Work, lines: tuple[PlanLine, ...]) -> Iterator[str]:
+    profile = work.profile
+    for line in lines:
+        if line.wall_s is None:
+            yield f"no unit cost is known for '{line.what}', so the totals leave its time out"
+    at_once = profile.calls.questions_at_once
+    if at_once > 1 and any(line.gpu_s for line in lines if line.stage in {"filter", "reader"}):
+        yield f"{at_once} questions at a time take less than one after another; by how much, nothing here has measured"
+    if profile.serve.summary_model.model:
+        yield (
+            f"{profile.serve.summary_model.model} can be served, but summaries are sentences of the page; its time "
+            "is not planned"
+        )
+    if profile.encoder.device.startswith("cuda") or any(line.gpu_s for line in lines):
+        yield "times on GPUs are the paper's or arithmetic; nothing of this project has run on a GPU yet"
+    if math.isclose(work.size.scanned, 0.0) and profile.corpus.ocr == "auto":
+        yield "all pages are taken to have a text layer; --scanned SHARE says how many do not"
