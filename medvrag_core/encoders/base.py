@@ -64,9 +64,9 @@ class PageEncoder(ABC):
     dim: int
 
     @property
+    @abstractmethod
     def identity(self) -> EncoderIdentity:
         """What decides the vectors of a page or a query; the same before and after :meth:`fit` and :meth:`load`."""
-        return EncoderIdentity(encoder=type(self).__name__, version=0, model=self.fingerprint, dim=self.dim)
 
     @property
     def fingerprint(self) -> str:
