@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
 from tqdm import tqdm
 
 from medvrag_core.corpus.build import publish_index, read_stored_pages, write_pages
@@ -31,7 +32,7 @@ from medvrag_core.runs.publish import sha256_of, whole_folder
 from medvrag_core.runs.stage import require_same_settings, save_settings
 from medvrag_core.settings import CorpusSettings
 
-_PART = 64
+_PART = 64  # documents that are set, read and published together
 _DPI = 96.0  # what a pixel of a screen is taken for
 
 
@@ -47,8 +48,9 @@ class TextPageSettings(TypesetSettings):
     """How texts become pages, and who reads the words of a page back."""
 
     store_format: int = STORE_FORMAT
-    reader: Literal["tesseract", "rapidocr", "typesetter"] = "tesseract"
-    """``typesetter`` reads nothing: words and boxes are those that were printed, as from a text layer."""
+    reader: Literal["tesseract", "rapidocr", "typesetter"] = Field(
+        "tesseract", description="typesetter reads nothing: words and boxes are as they were set, as from a text layer"
+    )
 
 
 def build_text_pages(
