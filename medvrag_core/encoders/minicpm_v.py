@@ -11,8 +11,9 @@ architecture here:
 - resampler: one cross-attention from 64 learned queries to the patches of a slice.
 
 :func:`weight_table` names every tensor of the checkpoint; one that lacks, or is left over, is refused. Written from
-the code released with VisRAG (OpenBMB/VisRAG, commit f35d232). **Not run on the published weights**: tests compare it
-with a plain second implementation on random weights, and the sizes of the published files with the table.
+the code released with VisRAG (OpenBMB/VisRAG, commit f35d232). **Not run on the published weights**: on random weights
+tests compare it with a plain second implementation and with numbers of the released code; the table is compared with
+the sizes of the published files.
 
 One known difference: in bfloat16 Granite turns positions in bfloat16, where the released code does so in float32.
 """

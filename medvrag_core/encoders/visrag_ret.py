@@ -1,7 +1,9 @@
 """VisRAG-Ret, the retriever of VisRAG: one vector a page, by position-weighted mean pooling (VisRAG, section 3.2.1).
 
 Architecture and weights are in :mod:`.minicpm_v`; no code that comes with the checkpoint is run. **Not run on the
-published weights**, and not on a GPU: tests use random weights under the names of the checkpoint.
+published weights**, and not on a GPU: tests use random weights under the names of the checkpoint, and hold numbers that
+the released code gives on them. Tokens come from the checkpoint's ``tokenizer.json``, where the released code has the
+slow SentencePiece tokenizer; that both split the line breaks between slices alike could not be checked without them.
 
 The repository of VisRAG spells the query's instruction in two ways. The default of the profile, "Represent this query
 for retrieving relevant documents: ", is the one of the training data (``train_dataset.py``), the evaluation script, the

@@ -240,7 +240,7 @@ def _encoder_gib(profile: Profile, gpu: int) -> float:
 def _in_process(profile: Profile, ours: tuple[Place, ...]) -> tuple[str, ...]:
     encoder = profile.encoder
     if encoder.name != "colqwen2.5":
-        return (f"pages and queries are encoded inside medvrag, by the encoder '{encoder.name}' on the CPU",)
+        return (f"pages and queries are encoded inside medvrag, by the encoder '{encoder.name}' on '{encoder.device}'",)
     lines = [
         f"{encoder.model} encodes pages and queries inside medvrag, through colpali-engine; there is no server:",
         f"vLLM {VLLM} serves ColPali, ColQwen3 and ColQwen3.5, not ColQwen2.5, whose checkpoint is an adapter",
