@@ -75,7 +75,14 @@ def text_set(options: argparse.Namespace, profile: Profile) -> tuple[list[Query]
 
     def open_arm(name: str) -> Callable[[str], tuple[Hit, ...]]:
         own = find_system(name).settle(profile)
-        search = make_chunk_search(chunks, own.text, own.encoder, options.work, corpus_fingerprint=options.data.name)
+        search = make_chunk_search(
+            chunks,
+            own.text,
+            own.encoder,
+            options.work,
+            corpus_fingerprint=options.data.name,
+            backward=own.index.backward_weight,
+        )
         return lambda text: search.search(text, own.index.candidates).hits[: max(CUTOFFS)]
 
     texts = {name: chunk.text for name, chunk in chunks.items()}

@@ -73,23 +73,30 @@ class LateInteraction(ChunkScorer):
     ----------
     store : vectors of all chunks
     encoder : the page encoder that made them, in the same state
+    backward : weight of the second half of S
     """
 
-    def __init__(self, store: VectorStore, encoder: PageEncoder) -> None:
+    def __init__(self, store: VectorStore, encoder: PageEncoder, *, backward: float = 1.0) -> None:
         self._store = store
         self._encoder = encoder
+        self._backward = backward
         self._row_of = {chunk_id: row for row, chunk_id in enumerate(store.page_ids)}
 
     def scores(self, query: str, chunk_ids: Sequence[str]) -> NDArray[np.float32]:
         """See :class:`ChunkScorer`."""
         rows = np.array([self._row_of[chunk_id] for chunk_id in chunk_ids], dtype=np.int64)
-        return score_pages(
-            self._encoder.encode_query(query), *gather_pages(self._store.vectors, self._store.offsets, rows)
-        )
+        vectors, offsets = gather_pages(self._store.vectors, self._store.offsets, rows)
+        return score_pages(self._encoder.encode_query(query), vectors, offsets, backward=self._backward)
 
 
 def ensure_late_interaction(
-    chunks: Sequence[TextChunk], encoder: PageEncoder, folder: Path, *, corpus_fingerprint: str, progress: bool = True
+    chunks: Sequence[TextChunk],
+    encoder: PageEncoder,
+    folder: Path,
+    *,
+    corpus_fingerprint: str,
+    backward: float = 1.0,
+    progress: bool = True,
 ) -> LateInteraction:
     """Encode each chunk as if it were a page without a layout, or open what is there; resumable, see `encode_corpus`.
 
@@ -99,6 +106,7 @@ def ensure_late_interaction(
     encoder : a page encoder that reads words; it is fitted on the chunks
     folder : takes the vectors
     corpus_fingerprint : of the pages that the chunks were cut from
+    backward : weight of the second half of S
     """
     store = encode_corpus(
         PageInputs(len(chunks), lambda place: _as_page(chunks[place])),
@@ -107,7 +115,7 @@ def ensure_late_interaction(
         corpus_fingerprint=f"{corpus_fingerprint}-{chunks_digest(chunks)}",
         progress=progress,
     )
-    return LateInteraction(store, encoder)
+    return LateInteraction(store, encoder, backward=backward)
 
 
 def _as_page(chunk: TextChunk) -> PageInput:

@@ -26,6 +26,7 @@ def make_chunk_search(
     folder: Path,
     *,
     corpus_fingerprint: str,
+    backward: float = 1.0,
 ) -> ChunkSearch:
     """The search that ``text`` describes.
 
@@ -36,6 +37,7 @@ def make_chunk_search(
     page_encoder : the page encoder, whose vectors the embedded reranker compares
     folder : takes a folder for every encoder and every set of chunks, so that arms do not overwrite each other
     corpus_fingerprint : of the pages that the chunks were cut from
+    backward : weight of the second half of S in the embedded reranker
 
     Raises
     ------
@@ -60,7 +62,7 @@ def make_chunk_search(
             return CrossEncoded(_cross_encoder(text), chunks)
         encoder = make_page_encoder(page_encoder)
         there = place("late", encoder.fingerprint)
-        return ensure_late_interaction(every, encoder, there, corpus_fingerprint=corpus_fingerprint)
+        return ensure_late_interaction(every, encoder, there, corpus_fingerprint=corpus_fingerprint, backward=backward)
 
     if text.reranker == "embedded" and page_encoder.name != "embedded":
         raise SettingsError(

@@ -165,7 +165,7 @@ class Resources:
         )
         return {chunk.chunk_id: chunk for chunk in made}
 
-    @opened("text", "encoder")
+    @opened("text", "encoder", "index.backward_weight")
     def text_search(self) -> ChunkSearch:
         """Search over text chunks as the text settings describe it; its vectors are made on first use."""
         return make_chunk_search(
@@ -174,6 +174,7 @@ class Resources:
             self.profile.encoder,
             self.workspace.text,
             corpus_fingerprint=self.store.fingerprint,
+            backward=self.profile.index.backward_weight,
         )
 
     @opened()

@@ -228,15 +228,16 @@ class TestReranked:
 
 
 @pytest.fixture
-def late(tmp_path: Path) -> Callable[[], ChunkScorer]:
-    def build() -> ChunkScorer:
+def late(tmp_path: Path) -> Callable[..., ChunkScorer]:
+    def build(**given: float) -> ChunkScorer:
         encoder = EmbeddedEncoder(load_profile("test").encoder)
-        return ensure_late_interaction(CHUNKS, encoder, tmp_path / "late", corpus_fingerprint="c", progress=False)
+        there = tmp_path / "late"
+        return ensure_late_interaction(CHUNKS, encoder, there, corpus_fingerprint="c", progress=False, **given)
 
     return build
 
 
-Late = Callable[[], ChunkScorer]
+Late = Callable[..., ChunkScorer]
 NAMES = list(TEXTS)
 
 
@@ -250,6 +251,11 @@ class TestLateInteraction:
         scorer = late()
         together = scorer.scores("urate in gout", NAMES[::-1])[::-1]
         assert np.allclose(together, [scorer.scores("urate in gout", [name])[0] for name in NAMES], atol=1e-6)
+
+    def test_the_backward_half_counts_as_much_as_it_is_told(self, late: Late) -> None:
+        none, half, full = (late(backward=weight).scores("urate in gout", NAMES) for weight in (0.0, 0.5, 1.0))
+        assert np.allclose(half - none, full - half, atol=1e-6)
+        assert np.abs(full - none).max() > 0.01
 
     def test_bc25_it_scores_the_same_after_opening_again(self, late: Late) -> None:
         assert np.array_equal(late().scores("gout", NAMES), late().scores("gout", NAMES))
