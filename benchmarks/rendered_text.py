@@ -84,7 +84,7 @@ def main() -> None:
             reader="typesetter" if options.text else options.reader, font_folder=options.font_folder
         )
         started, used = time.perf_counter(), processor_seconds()
-        store = build_text_pages(given, workspace.corpus, settings, workers=profile.workers)
+        store = build_text_pages(given, workspace.corpus, settings, workers=profile.processes)
         took, used = time.perf_counter() - started, processor_seconds() - used
         save_profile(workspace, profile)
         print(f"{chosen.name}: {len(chosen.queries)} queries, {len(store.pages)} pages")
