@@ -6,6 +6,8 @@ import math
 
 from pydantic import Field
 
+from medvrag_core.encoders.page_budget import NATIVE_WIDTH
+from medvrag_core.encoders.storage import bytes_a_vector
 from medvrag_core.evaluation.cost.unit_costs import UnitCosts
 from medvrag_core.evaluation.stopping.rounds import PAPER_ROUNDS
 from medvrag_core.models.checks.configured import FILTER_TEXT_TOKENS, READER_TEXT_TOKENS, TOKENS_PER_WORD
@@ -16,10 +18,7 @@ from medvrag_core.settings import ModelSettings, Profile
 _LETTER_INCHES = (8.5, 11.0)
 _TOKENS_PER_NUMBER = 6
 _TOKENS_AROUND_A_SUMMARY = 6
-_NATIVE_WIDTH = 128
 _SINGLE_VECTOR_WIDTHS = {"visrag-ret": 2_304, "dse": 1_536}
-_STORED_BYTES = {"float32": 4, "float16": 2, "int8": 1}
-_SCALE_BYTES = 4
 
 
 class RunSize(Record):
@@ -79,8 +78,7 @@ def page_size(profile: Profile, costs: UnitCosts) -> PageSize:
             wide = encoder.nested_dim or _SINGLE_VECTOR_WIDTHS[encoder.name]
         else:
             patches, vectors = float(tokens), tokens / encoder.pool_factor
-            wide = encoder.pca_dim or _NATIVE_WIDTH
-    a_vector = wide * _STORED_BYTES[encoder.storage] + (_SCALE_BYTES if encoder.storage == "int8" else 0)
+            wide = encoder.pca_dim or NATIVE_WIDTH
     return PageSize(
         width=width,
         height=height,
@@ -88,7 +86,7 @@ def page_size(profile: Profile, costs: UnitCosts) -> PageSize:
         patches=patches,
         vectors=vectors,
         vector_width=wide,
-        stored_bytes=vectors * a_vector + patches * costs["patch_bytes"].value,
+        stored_bytes=vectors * bytes_a_vector(wide, encoder.storage) + patches * costs["patch_bytes"].value,
     )
 
 
