@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medvrag_core.encoders.checkpoints import find_checkpoint, load_model
+from medvrag_core.encoders.extra import gpu_packages
 from medvrag_core.encoders.identity import EncoderIdentity, weights_digest
 from medvrag_core.encoders.single_vector import ReadyPage, SingleVectorEncoder, cut_width, without_tokens
-from medvrag_core.errors import MedvragError, SettingsError
+from medvrag_core.errors import SettingsError
 from medvrag_core.settings import EncoderSettings
 
 if TYPE_CHECKING:
@@ -53,12 +54,8 @@ class DseEncoder(SingleVectorEncoder[ReadyPage]):
 
     def __init__(self, settings: EncoderSettings) -> None:
         super().__init__(settings)
-        try:
+        with gpu_packages("encoder 'dse'"):
             from transformers import Qwen2VLForConditionalGeneration, Qwen2VLProcessor
-        except ImportError as error:
-            raise MedvragError(
-                f"encoder 'dse' needs the package {error.name}", way_out="install the extra 'gpu'"
-            ) from None
         found = find_checkpoint(settings.model, settings.revision)
         limits = {"shortest_edge": SQUARE**2, "longest_edge": settings.max_visual_tokens * SQUARE**2}
         try:

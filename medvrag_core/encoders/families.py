@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from medvrag_core.encoders.extra import gpu_packages
 from medvrag_core.encoders.grids import TokenBoxes, merged_boxes, square_boxes, tiled_boxes
 from medvrag_core.errors import MedvragError, SettingsError
 
@@ -55,13 +56,9 @@ def family_classes(name: str) -> tuple[Any, Any]:
         raise SettingsError(
             f"encoder.name: '{name}' is no family of colpali-engine", way_out=f"use one of {', '.join(FAMILIES)}"
         )
-    try:
+    with gpu_packages(f"encoder '{name}'"):
         import peft  # noqa: F401  (transformers opens adapters with it)
         from colpali_engine import models
-    except ImportError as error:
-        raise MedvragError(
-            f"encoder '{name}' needs the package {error.name}", way_out="install the extra 'gpu'"
-        ) from None
     for wanted in (family.model, family.processor):
         if not hasattr(models, wanted):
             raise MedvragError(

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from medvrag_core.encoders.extra import gpu_packages
 from medvrag_core.encoders.identity import weights_digest
 from medvrag_core.encoders.minilm import unit_rows
 from medvrag_core.encoders.text import TextEncoder
@@ -205,13 +206,9 @@ def open_pretrained(
     """
     if not name:
         raise SettingsError(f"{field}: names no weights", way_out="set it to a hub id or to a folder")
-    try:
+    with gpu_packages(f"{field}: '{name}'"):
         import torch
         import transformers
-    except ImportError as error:
-        raise MedvragError(
-            f"{field}: '{name}' needs the package {error.name}", way_out="install the extra 'gpu'"
-        ) from None
     try:
         # A folder may have the sign in its name.
         bare, _, revision = (name, "", "") if Path(name).is_dir() else name.partition("@")

@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from medvrag_core.encoders.checkpoints import find_checkpoint
+from medvrag_core.encoders.extra import gpu_packages
 from medvrag_core.encoders.identity import EncoderIdentity, weights_digest
 from medvrag_core.encoders.minicpm_v import MiniCpmV, MiniCpmVConfig, TokenRow
 from medvrag_core.encoders.page_slices import Slicing, cut, plan_slices
 from medvrag_core.encoders.single_vector import ReadyPage, SingleVectorEncoder, cut_width, without_tokens
-from medvrag_core.errors import InputError, MedvragError, MismatchError, SettingsError
+from medvrag_core.errors import InputError, MismatchError, SettingsError
 from medvrag_core.settings import EncoderSettings
 
 if TYPE_CHECKING:
@@ -59,15 +60,11 @@ class VisRagRetEncoder(SingleVectorEncoder[SlicedPage]):
 
     def __init__(self, settings: EncoderSettings) -> None:
         super().__init__(settings)
-        try:
+        with gpu_packages("encoder 'visrag-ret'"):
             import torch
             import transformers  # noqa: F401
             from safetensors.torch import load_file  # type: ignore[import-not-found]
             from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MedvragError(
-                f"encoder 'visrag-ret' needs the package {error.name}", way_out="install the extra 'gpu'"
-            ) from None
         found = find_checkpoint(settings.model, settings.revision)
         self.config = read_config(found.folder / "config.json")
         self.dim = cut_width(settings.nested_dim, self.config.hidden_size, settings.model, nested=False)
