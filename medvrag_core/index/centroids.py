@@ -1,8 +1,9 @@
 """C spherical k-means centroids a page (paper section 3.2): other pages, their order and threads change no bit.
 
 :func:`all_page_centroids` works on the products of a page's rows with each other, n x n numbers. From them come the
-first centers (each the row that helps all rows of the page most, given those before it: no random numbers, and
-the first 4 of 16 are those of C = 4) and all rounds of k-means; the rows are needed once more, for the sums at the end.
+first centers of 16 clusters (each the row that helps all rows of the page most, given those before it; nothing is
+random), the rounds of k-means, and which clusters are merged where fewer are wanted. The rows are needed once more, for
+the sums at the end.
 
 numpy and its BLAS may add in another order where shapes differ or threads share a product. So a page is padded to its
 own multiple of 16 rows, only pages of equal padded size share a call, and products go in pieces too small for threads.
@@ -20,12 +21,14 @@ from numpy.typing import NDArray
 _ROUNDS = 12
 _LLOYD_ROUNDS = 8
 _TILE = 16
+_START = 16
+"""Clusters that fewer are merged from: they then serve the rows better than by k-means of so few, and for less work."""
 _PIECE = 2**18
 """Multiplications up to which OpenBLAS leaves a product to one thread."""
-_READ_AT_ONCE = 2**23
-"""Numbers of the page vectors that are held as float32."""
+_WINDOW = 2**23
+"""Numbers of the page vectors within which pages of equal padded size are looked for."""
 _BLOCK = 2**20
-"""Numbers (rows and their products) that pages in one call may have: about the second-level cache of a core."""
+"""Numbers (rows and their products) that pages in one call may have: some second-level caches of a core."""
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -82,19 +85,17 @@ def all_page_centroids(
         raise ValueError(f"page {int(lengths.argmin())} has no vector; empty pages are refused when an index is built")
     if min(counts, default=1) < 1:
         raise ValueError(f"a page cannot have {min(counts)} centroids")
-    found = tuple(_room_for(np.minimum(lengths, count), vectors.shape[1]) for count in counts)
+    found = {count: _room_for(np.minimum(lengths, count), vectors.shape[1]) for count in counts}
+    begun = {count: max(count, _START) for count in counts}
     for pages, block in _blocks(vectors, offsets):
-        first_centers = _first_centers(block, max(counts))
-        for count, into in zip(counts, found, strict=True):
-            short = np.flatnonzero(block.lengths <= count)
-            for page, at in zip(short, into.offsets[pages[short]], strict=True):
-                into.rows[at : at + block.lengths[page]] = block.rows[page, : block.lengths[page]]
-            if len(short) < len(pages):
-                long = np.flatnonzero(block.lengths > count)
-                places = into.offsets[pages[long], None] + np.arange(count)
-                part = block if not len(short) else block.some(long)
-                into.rows[places], into.sizes[places] = _clusters(part, first_centers[long, :count])
-    return found
+        for start in set(begun.values()):
+            wanted = [count for count in counts if begun[count] == start]
+            for some in (block.lengths <= start).nonzero()[0], (block.lengths > start).nonzero()[0]:
+                if len(some):
+                    part = block if len(some) == len(pages) else block.some(some)
+                    for count, nearest in _clusterings(part, start, wanted):
+                        _put(found[count], pages[some], part, nearest, count)
+    return tuple(found[count] for count in counts)
 
 
 @dataclass(frozen=True)
@@ -131,36 +132,99 @@ def _room_for(kept: Ints, dim: int) -> PageCentroids:
 def _blocks(vectors: NDArray[np.floating], offsets: Ints) -> Iterator[tuple[NDArray[np.intp], _Block]]:
     """Page numbers and their block, all pages once; reads ``vectors`` from front to back."""
     dim, first = vectors.shape[1], 0
+    read = np.asarray(vectors)  # Without what numpy does at every access to a memory map.
     lengths = np.diff(offsets)
     padded = -(-lengths // _TILE) * _TILE
     while first < len(lengths):
-        last = int(np.searchsorted(offsets, offsets[first] + _READ_AT_ONCE // dim, side="right")) - 1
+        last = int(np.searchsorted(offsets, offsets[first] + _WINDOW // dim, side="right")) - 1
         last = min(max(last, first + 1), len(lengths))
-        begins = offsets - offsets[first]
-        read = _unit(vectors[offsets[first] : offsets[last]].astype(np.float32))
         for size in np.unique(padded[first:last]):
             pages = first + np.flatnonzero(padded[first:last] == size)
             step = max(1, _BLOCK // int(size * (size + dim)))
             for some in (pages[at : at + step] for at in range(0, len(pages), step)):
                 rows = np.zeros((len(some), size, dim), np.float32)
-                for place, (start, stop) in enumerate(zip(begins[some], begins[some + 1], strict=True)):
+                for place, (start, stop) in enumerate(zip(offsets[some], offsets[some + 1], strict=True)):
                     rows[place, : stop - start] = read[start:stop]
+                rows = _unit(rows)
                 # Copied, or numpy sees a product of a matrix with itself and calls another routine for some shapes.
                 products = _product(rows, rows.transpose(0, 2, 1).copy())
                 yield some, _Block(lengths[some], rows, products)
         first = last
 
 
+def _clusterings(block: _Block, start: int, counts: Sequence[int]) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Each of ``counts`` with the cluster of each row, shape (B, n), -1 in the padding; no cluster is empty.
+
+    ``start`` clusters (or as many as there are rows, where no page has more) are merged until C are left: each time
+    the two that lose least, in the sum over all rows of their cosine to the centroid.
+    """
+    if block.lengths.max() <= start:
+        nearest = np.where(block.valid, np.arange(block.rows.shape[1]), -1)
+    else:
+        nearest = _k_means(block, _first_centers(block, start))
+    weights = (nearest[:, :, None] == np.arange(start)).astype(np.float32)
+    alive = weights.any(axis=1)
+    # Products of the sums of the clusters; the length of a sum is the sum of the cosines to its direction.
+    products = _product(weights.transpose(0, 2, 1), _product(block.products, weights))
+    lengths = _root(np.einsum("bcc->bc", products))
+    loss = _loss(lengths[:, :, None], lengths[:, None, :], products)
+    loss[~(alive[:, :, None] & alive[:, None, :]) | np.eye(start, dtype=bool)] = np.inf
+    for left in range(start, min(counts) - 1, -1):
+        merging = np.flatnonzero(alive.sum(axis=1) > left)
+        pair = np.divmod(loss[merging].reshape(len(merging), start * start).argmin(axis=1), start)
+        one, other = np.minimum(*pair), np.maximum(*pair)
+        alive[merging, other] = False
+        nearest[merging] = np.where(nearest[merging] == other[:, None], one[:, None], nearest[merging])
+        products[merging, one] += products[merging, other]
+        products[merging, :, one] += products[merging, :, other]
+        lengths[merging, one] = _root(products[merging, one, one])
+        fresh = _loss(lengths[merging, one][:, None], lengths[merging], products[merging, one])
+        fresh[~alive[merging]] = np.inf
+        loss[merging, one] = loss[merging, :, one] = fresh
+        loss[merging, other] = loss[merging, :, other] = loss[merging, one, one] = np.inf
+        if left in counts:
+            yield left, np.where(nearest >= 0, np.take_along_axis(alive.cumsum(axis=1) - 1, nearest, axis=1), -1)
+
+
+def _loss(one: Floats, other: Floats, products: Floats) -> Floats:
+    """What merging two clusters loses, by the lengths of their sums and the product of these."""
+    return one + other - _root(one * one + other * other + 2 * products)
+
+
+def _root(squared: Floats) -> Floats:
+    """Square root; what rounding took below zero counts as zero."""
+    root: Floats = np.sqrt(np.maximum(squared, 0))
+    return root
+
+
+def _put(into: PageCentroids, pages: NDArray[np.intp], block: _Block, nearest: NDArray[np.intp], count: int) -> None:
+    """Centroids and sizes of at most ``count`` clusters a page into their places among those of all pages."""
+    member = nearest[:, :, None] == np.arange(count)
+    sizes = member.sum(axis=1, dtype=np.int32)
+    sums = _product(member.astype(np.float32).transpose(0, 2, 1), block.rows)
+    # Rows that cancel each other have no mean direction: one of them stands for all.
+    for page, cluster in zip(*np.nonzero((sums * sums).sum(axis=2) < 1e-10), strict=True):
+        rows = block.rows[page, nearest[page] == cluster]
+        if len(rows):
+            sums[page, cluster] = rows[rows.any(axis=1).argmax()]
+    real = sizes > 0
+    places = (into.offsets[pages, None] + np.arange(count))[real]
+    into.rows[places], into.sizes[places] = _unit(sums)[real], sizes[real]
+
+
 def _first_centers(block: _Block, count: int) -> NDArray[np.intp]:
-    """Rows to begin with, shape (B, count): greedily those that raise the mean best similarity of the page most."""
+    """Rows to begin with, shape (B, count), of pages with more rows.
+
+    Greedily, those that raise the mean best similarity of the rows of the page most.
+    """
     pages = np.arange(len(block.rows))
     # Padding and rows chosen before never, zero rows only where no other is left.
     handicap = np.where(block.valid, np.float32(0), np.float32(-np.inf))
     handicap[block.valid & ~block.rows.any(axis=2)] = -1e30
     best = np.full(block.rows.shape[:2], -2, np.float32)
-    chosen = np.zeros((len(pages), count), np.intp)
+    chosen = np.empty((len(pages), count), np.intp)
     raised = np.empty_like(block.products)
-    for turn in range(min(count, block.rows.shape[1])):
+    for turn in range(count):
         np.maximum(block.products, best[:, :, None], out=raised)
         chosen[:, turn] = (raised.sum(axis=1) + handicap).argmax(axis=1)
         handicap[pages, chosen[:, turn]] = -np.inf
@@ -168,13 +232,13 @@ def _first_centers(block: _Block, count: int) -> NDArray[np.intp]:
     return chosen
 
 
-def _clusters(block: _Block, first_centers: NDArray[np.intp]) -> tuple[Floats, NDArray[np.int32]]:
-    """Unit centroids, shape (B, C, d), and sizes of the clusters, shape (B, C), of pages with more than C rows."""
+def _k_means(block: _Block, first_centers: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The cluster of each row, shape (B, n), -1 in the padding, of pages with more rows than clusters."""
     valid, clusters = block.valid, np.arange(first_centers.shape[1])
     similarity = block.products[np.arange(len(valid))[:, None], first_centers].transpose(0, 2, 1)
     before: NDArray[np.intp] | None = None
     for _ in range(_LLOYD_ROUNDS):
-        nearest = similarity.argmax(axis=2)
+        nearest: NDArray[np.intp] = similarity.argmax(axis=2)
         nearest[~valid] = -1
         member = nearest[:, :, None] == clusters
         sizes = member.sum(axis=1, dtype=np.int32)
@@ -189,12 +253,7 @@ def _clusters(block: _Block, first_centers: NDArray[np.intp]) -> tuple[Floats, N
         similarity = _product(block.products, weights)
         squared = (similarity * weights).sum(axis=1)
         similarity /= np.sqrt(np.maximum(squared, 1e-12))[:, None]
-    sums = _product(weights.transpose(0, 2, 1), block.rows)
-    # Rows that cancel each other have no mean direction: one of them stands for all.
-    for page, cluster in zip(*np.nonzero((sums * sums).sum(axis=2) < 1e-10), strict=True):
-        rows = block.rows[page, nearest[page] == cluster]
-        sums[page, cluster] = rows[rows.any(axis=1).argmax()]
-    return _unit(sums), sizes
+    return nearest
 
 
 def _fill_empty(nearest: NDArray[np.intp], sizes: NDArray[np.int32], similarity: Floats) -> None:
