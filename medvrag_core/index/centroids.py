@@ -218,16 +218,14 @@ def _first_centers(block: _Block, count: int) -> NDArray[np.intp]:
     Greedily, those that raise the mean best similarity of the rows of the page most.
     """
     pages = np.arange(len(block.rows))
-    # Padding and rows chosen before never, zero rows only where no other is left.
-    handicap = np.where(block.valid, np.float32(0), np.float32(-np.inf))
-    handicap[block.valid & ~block.rows.any(axis=2)] = -1e30
     best = np.full(block.rows.shape[:2], -2, np.float32)
     chosen = np.empty((len(pages), count), np.intp)
     raised = np.empty_like(block.products)
     for turn in range(count):
         np.maximum(block.products, best[:, :, None], out=raised)
-        chosen[:, turn] = (raised.sum(axis=1) + handicap).argmax(axis=1)
-        handicap[pages, chosen[:, turn]] = -np.inf
+        gain = raised.sum(axis=1)
+        gain[~block.valid] = -np.inf
+        chosen[:, turn] = gain.argmax(axis=1)
         np.maximum(best, block.products[pages, chosen[:, turn]], out=best)
     return chosen
 

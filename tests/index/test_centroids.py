@@ -142,7 +142,7 @@ def test_a_page_with_few_vectors_keeps_them_at_unit_length() -> None:
 
 def test_sixteen_centroids_are_the_means_of_the_vectors_nearest_to_them() -> None:
     """The fixed point of k-means. Few pages of this kind take more rounds than are allowed."""
-    vectors, offsets = made_pages([60] * 40)
+    vectors, offsets = made_pages([140] * 40, d=8)
     (found,) = all_page_centroids(vectors, offsets, [16])
     settled = 0
     for page in range(40):
