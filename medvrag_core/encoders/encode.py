@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from medvrag_core.encoders.base import PageEncoder, PageInput, PageInputs
 from medvrag_core.encoders.copies import Copies, encode_in_copies
 from medvrag_core.encoders.faults import naming_pages
-from medvrag_core.encoders.shards import digests, write_shard
+from medvrag_core.encoders.manifest import (
+    SHARD_PAGES,
+    STATE,
+    VectorManifest,
+    manifest_path,
+    publish_manifest,
+    shard_folder,
+)
+from medvrag_core.encoders.shards import unfit, write_shard
 from medvrag_core.encoders.throughput import Meter, Throughput, told
-from medvrag_core.encoders.vectors import STATE, ShardEntry, VectorManifest, VectorStore, load_state
+from medvrag_core.encoders.vectors import VectorStore, load_state, way_out
 from medvrag_core.errors import InputError, MismatchError
 from medvrag_core.records import PageVectors
 from medvrag_core.runs.publish import whole_folder, write_text
+from medvrag_core.runs.sealed import read_sealed, write_sealed
+from medvrag_core.runs.verified import digests
 from medvrag_core.settings import Storage
 
-SHARD_PAGES = 64
+_BUILDING = "building.json"
 
 
 def encode_corpus(
@@ -56,10 +65,10 @@ def encode_corpus(
     if not pages:
         raise InputError("the corpus has no page to encode", way_out="look at its ledger.jsonl for what was dropped")
     manifest = _begin(pages, encoder, folder, corpus_fingerprint, storage, progress)
-    if not (folder / "manifest.json").is_file():
+    if not manifest_path(folder).is_file():
         shards = {
-            folder / f"shard-{start // SHARD_PAGES:05d}": range(start, min(start + SHARD_PAGES, len(pages)))
-            for start in range(0, len(pages), SHARD_PAGES)
+            shard_folder(folder, number): range(start, min(start + SHARD_PAGES, len(pages)))
+            for number, start in enumerate(range(0, len(pages), SHARD_PAGES))
         }
         todo = {home: places for home, places in shards.items() if not home.is_dir()}
         left = [place for places in todo.values() for place in places]
@@ -76,8 +85,7 @@ def encode_corpus(
                 write_shard(home, list(_watched(islice(stream, len(places)), encoder.dim, meter, bar)), storage)
                 write_text(folder / "throughput.json", meter.so_far.to_json())
                 bar.set_postfix(told(meter.so_far), refresh=False)
-        entries = tuple(ShardEntry(folder=home.name, files=digests(home)) for home in shards)
-        write_text(folder / "manifest.json", manifest.model_copy(update={"shards": entries}).to_json())
+        publish_manifest(folder, manifest, list(shards), [])
     return VectorStore.open(folder)
 
 
@@ -96,16 +104,13 @@ def _begin(
     progress: bool,
 ) -> VectorManifest:
     """The manifest without shards of the build in ``folder``, and the encoder in the state that it has there."""
-    key = folder / "building.json"
     wanted = VectorManifest(
         encoder=encoder.identity, state={}, corpus=corpus_fingerprint, pages=len(pages), storage=storage
     )
-    # What cannot be read was begun by another version.
-    with suppress(InputError, OSError):
-        begun = VectorManifest.from_json(key.read_bytes(), source=str(key))
-        if begun.model_copy(update={"state": {}}) == wanted:
-            load_state(folder, begun.state, encoder)
-            return begun
+    begun = _begun(folder)
+    if begun is not None and begun.model_copy(update={"state": {}, "contents": None, "shards": ()}) == wanted:
+        load_state(folder, begun.state, encoder)
+        return begun
     with whole_folder(folder) as fresh:
         with tqdm(total=len(pages), desc="fit encoder", unit="page", disable=None if progress else True) as bar:
 
@@ -117,8 +122,28 @@ def _begin(
         (fresh / STATE).mkdir()
         encoder.save(fresh / STATE)
         begun = wanted.model_copy(update={"state": digests(fresh / STATE)})
-        (fresh / key.name).write_text(begun.to_json(), encoding="utf-8")
+        write_sealed(fresh / _BUILDING, begun)
     return begun
+
+
+def _begun(folder: Path) -> VectorManifest | None:
+    """What the vectors in ``folder`` are or are to be; None where there is nothing that this version began.
+
+    Raises MismatchError for a damaged manifest. The manifest counts more than what was begun, as pages may have been
+    added since then.
+    """
+    damage: MismatchError | None = None
+    for path in (manifest_path(folder), folder / _BUILDING):
+        try:
+            found = read_sealed(path, VectorManifest, way_out=way_out(folder))
+        except MismatchError as error:
+            damage = error
+            continue
+        if found is not None:
+            if damage is not None:
+                raise damage  # Another version would have written both files.
+            return found
+    return None
 
 
 @contextmanager
@@ -138,9 +163,9 @@ def _encoding(
 def _watched(stream: Iterator[PageVectors], dim: int, meter: Meter, bar: Any) -> Iterator[PageVectors]:
     """The same pages, counted; raises MismatchError for vectors that no index can hold."""
     for page in stream:
-        if page.vectors.shape[0] == 0 or page.vectors.shape[1] != dim or not np.isfinite(page.vectors).all():
+        if fault := unfit(page, dim):
             raise MismatchError(
-                f"page {page.page_id}: the encoder gave no vector, or one that is not finite or not {dim} wide",
+                f"page {page.page_id}: {fault}, as the encoder made it",
                 way_out="check its weights, or set encoder.batch_size to 1",
             )
         meter.count(page)

@@ -2,57 +2,38 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medvrag_core.encoders.storage import Stored, pack, unpack
+from medvrag_core.encoders.storage import Stored, pack
+from medvrag_core.errors import MismatchError
 from medvrag_core.records import PageVectors
-from medvrag_core.runs.publish import sha256_of, whole_folder
+from medvrag_core.runs.publish import whole_folder
 from medvrag_core.settings import Storage
 
 _VECTORS, _SCALES, _PAGES = "vectors.npy", "scales.npy", "pages.npz"
+_NPY = b"\x93NUMPY\x01\x00"
+_LENGTH = 2
+"""Bytes that tell the length of the header of a ``.npy``, behind its magic string."""
 
 
-@dataclass(frozen=True)
-class Shard:
-    """Pages one after another; vectors stay on the disk until they are asked for.
-
-    Attributes
-    ----------
-    page_ids : P of them
-    stored : vectors of all pages, memory-mapped
-    offsets : int64, shape (P + 1,), rows of page k are ``offsets[k]:offsets[k + 1]``
-    patch_offsets : int64, shape (P + 1,), likewise its patches
-    boxes : float16, shape (patches, 4)
-    vector_of : unsigned, shape (patches,), row of each patch within its page
-    """
-
-    page_ids: tuple[str, ...]
-    stored: Stored
-    offsets: NDArray[np.int64]
-    patch_offsets: NDArray[np.int64]
-    boxes: NDArray[np.float16]
-    vector_of: NDArray[np.unsignedinteger]
-
-    def vectors(self) -> NDArray[np.float32]:
-        """A copy of the vectors of all its pages."""
-        return unpack(self.stored)
-
-    def page(self, place: int) -> PageVectors:
-        """Vectors and patches of the page at ``place``."""
-        rows = slice(int(self.offsets[place]), int(self.offsets[place + 1]))
-        patches = slice(int(self.patch_offsets[place]), int(self.patch_offsets[place + 1]))
-        scales = None if self.stored.scales is None else self.stored.scales[rows]
-        return PageVectors(
-            self.page_ids[place],
-            unpack(Stored(self.stored.vectors[rows], scales)),
-            self.boxes[patches].astype(np.float32),
-            self.vector_of[patches].astype(np.int64),
-        )
+def unfit(page: PageVectors, dim: int) -> str:
+    """Why no shard of vectors of width ``dim`` can hold a page, in words; empty where one can."""
+    rows, width = page.vectors.shape
+    if rows == 0:
+        return "it has no vector"
+    if width != dim:
+        return f"its vectors are {width} wide, not {dim}"
+    if "\0" in page.page_id:
+        return "its id has a character of code 0"
+    return "" if np.isfinite(page.vectors).all() else "a vector of it is not finite"
 
 
 def write_shard(folder: Path, pages: Sequence[PageVectors], storage: Storage) -> None:
@@ -77,41 +58,95 @@ def write_shard(folder: Path, pages: Sequence[PageVectors], storage: Storage) ->
         )
 
 
-def digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file in a folder, by name."""
-    return {file.name: sha256_of(file) for file in sorted(folder.iterdir())}
-
-
 @dataclass(frozen=True)
 class Contents:
-    """What can be told of a shard without its vectors: its pages, and rows of each, int64, shape (P,)."""
+    """What can be told of pages without their vectors: their ids, and rows of each, int64, shape (P,)."""
 
     page_ids: tuple[str, ...]
     rows: NDArray[np.int64]
 
 
-def read_contents(folder: Path) -> Contents:
-    """Of a published shard."""
+def contents_of_shard(folder: Path) -> Contents:
+    """Pages of a published shard."""
     with np.load(folder / _PAGES, allow_pickle=False) as pages:
         return Contents(tuple(pages["page_ids"].tolist()), pages["rows"].astype(np.int64))
 
 
-def open_shard(folder: Path) -> Shard:
-    """A published shard; whoever opens it has checked its digests."""
-    scales = folder / _SCALES
-    stored = Stored(
-        np.load(folder / _VECTORS, mmap_mode="r", allow_pickle=False),
-        np.load(scales, allow_pickle=False) if scales.is_file() else None,
-    )
+@dataclass(frozen=True)
+class Patches:
+    """Patches of the pages of a shard, in memory.
+
+    Attributes
+    ----------
+    offsets : int64, shape (P + 1,), patches of page k are ``offsets[k]:offsets[k + 1]``
+    boxes : float16, shape (patches, 4)
+    vector_of : unsigned, shape (patches,), row of each patch within its page
+    """
+
+    offsets: NDArray[np.int64]
+    boxes: NDArray[np.float16]
+    vector_of: NDArray[np.unsignedinteger]
+
+    def page(self, place: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Boxes and ``vector_of`` of the page at ``place``, as :class:`PageVectors` has them."""
+        patches = slice(int(self.offsets[place]), int(self.offsets[place + 1]))
+        return self.boxes[patches].astype(np.float32), self.vector_of[patches].astype(np.int64)
+
+
+def patches_of_shard(folder: Path) -> Patches:
+    """Patches of a published shard; whoever reads them has checked its digests."""
     with np.load(folder / _PAGES, allow_pickle=False) as pages:
-        return Shard(
-            tuple(pages["page_ids"].tolist()),
-            stored,
-            starts(pages["rows"]),
-            starts(pages["patches"]),
-            pages["columns"].T,
-            pages["vector_of"],
-        )
+        return Patches(starts(pages["patches"]), pages["columns"].T, pages["vector_of"])
+
+
+class Span(NamedTuple):
+    """Rows that lie one after another: ``length`` of them, from row ``source`` of a shard to row ``target``."""
+
+    source: int
+    target: int
+    length: int
+
+
+def room_for(rows: int, dim: int, storage: Storage) -> Stored:
+    """Arrays that vectors can be read into as they are stored; what is in them is not set."""
+    return Stored(np.empty((rows, dim), dtype=storage), np.empty(rows, dtype=np.float32) if storage == "int8" else None)
+
+
+def read_rows(folder: Path, rows: int, spans: Sequence[Span], into: Stored, *, way_out: str) -> None:
+    """Copy rows of a shard from the disk, and nothing but these; no file stays open.
+
+    Parameters
+    ----------
+    folder : of the shard
+    rows : that the shard has
+    spans : what to copy
+    into : arrays to copy to, from :func:`room_for`
+    way_out : what to do about a damaged file
+
+    Raises
+    ------
+    MismatchError : a file is not as long as its rows are, or cannot be read
+    """
+    _read(folder / _VECTORS, rows, spans, into.vectors, way_out)
+    if into.scales is not None:
+        _read(folder / _SCALES, rows, spans, into.scales, way_out)
+
+
+def _read(path: Path, rows: int, spans: Sequence[Span], into: NDArray[Any], way_out: str) -> None:
+    size = into.itemsize * math.prod(into.shape[1:])
+    try:
+        # Without a buffer, since a page is read in one go; np.load would parse the header, which takes longer.
+        with path.open("rb", buffering=0) as file:
+            head = file.read(len(_NPY) + _LENGTH)
+            first = len(head) + int.from_bytes(head[len(_NPY) :], "little")
+            whole = head.startswith(_NPY) and os.fstat(file.fileno()).st_size == first + rows * size
+            for span in spans if whole else ():
+                file.seek(first + span.source * size)
+                whole &= file.readinto(into[span.target : span.target + span.length].data) == span.length * size
+    except OSError as error:
+        raise MismatchError(f"{path}: cannot be read ({error.strerror})", way_out=way_out) from None
+    if not whole:
+        raise MismatchError(f"{path}: does not hold {rows} rows of {size} bytes", way_out=way_out)
 
 
 def starts(counts: NDArray[np.integer]) -> NDArray[np.int64]:

@@ -1,54 +1,30 @@
-"""Vectors of a whole corpus on disk: immutable shards and one manifest."""
+"""Vectors of a whole corpus, read from the immutable shards on the disk as they are asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medvrag_core.encoders.base import PageEncoder
+from medvrag_core.encoders.contents import read_contents
 from medvrag_core.encoders.identity import EncoderIdentity
-from medvrag_core.encoders.shards import Shard, digests, open_shard, read_contents, starts
+from medvrag_core.encoders.manifest import FORMAT, STATE, VectorManifest, manifest_path
+from medvrag_core.encoders.shards import Patches, Span, patches_of_shard, read_rows, room_for, starts
+from medvrag_core.encoders.storage import unpack
 from medvrag_core.errors import InputError, MismatchError, NotBuiltError
-from medvrag_core.records import PageVectors, Record
-from medvrag_core.settings import Storage
+from medvrag_core.records import PageVectors
+from medvrag_core.runs.sealed import read_sealed
+from medvrag_core.runs.verified import verify
 
-FORMAT = 3
-STATE = "encoder"
-_OPEN_AT_ONCE = 8
-
-
-class ShardEntry(Record):
-    """One published shard: its folder and the digests of its files."""
-
-    folder: str
-    files: dict[str, str]
-
-
-class VectorManifest(Record):
-    """What the vectors are and what made them; written last, so its presence means that every shard is whole.
-
-    Attributes
-    ----------
-    format : of the files
-    encoder : what a query must be encoded by
-    state : digests of what the encoder learned from the corpus, such as a PCA, by file
-    corpus : fingerprint of the pages
-    pages : number of them
-    storage : how vectors are kept
-    """
-
-    format: int = FORMAT
-    encoder: EncoderIdentity
-    state: dict[str, str]
-    corpus: str
-    pages: int
-    storage: Storage
-    shards: tuple[ShardEntry, ...] = ()
+_SHARDS_AT_ONCE = 2
+_MAKE = "run notebook 02_indexing or `medvrag run`"
 
 
 @dataclass(frozen=True)
@@ -68,7 +44,7 @@ class ShardVectors:
 
 
 class VectorStore:
-    """All page vectors of a corpus, opened from disk. What is read is read shard by shard, but for :attr:`vectors`.
+    """All page vectors of a corpus, read from disk as they are asked for; of the vectors only :attr:`vectors` stay.
 
     Attributes
     ----------
@@ -79,16 +55,22 @@ class VectorStore:
     def __init__(self, folder: Path, manifest: VectorManifest) -> None:
         self.folder = folder
         self.manifest = manifest
-        contents = [read_contents(folder / shard.folder) for shard in manifest.shards]
-        self.page_ids: tuple[str, ...] = tuple(page_id for shard in contents for page_id in shard.page_ids)
-        self.offsets = starts(np.concatenate([shard.rows for shard in contents]))
-        self._firsts = starts(np.array([len(shard.page_ids) for shard in contents]))
-        # A mapped file stays open; a large store has more shards than a process may have files.
-        self._shard = lru_cache(maxsize=_OPEN_AT_ONCE)(self._open_shard)
+        if manifest.contents is None:
+            raise NotBuiltError(f"{folder}: page vectors are still being made", way_out=_MAKE)
+        contents = read_contents(folder / manifest.contents.folder)
+        self.page_ids = contents.page_ids
+        self.offsets = starts(contents.rows)
+        self._firsts = starts(np.array([shard.pages for shard in manifest.shards]))
+        self._patches = lru_cache(maxsize=_SHARDS_AT_ONCE)(self._read_patches)
 
     @classmethod
-    def open(cls, folder: Path) -> VectorStore:
-        """Check the digest of every file, and open.
+    def open(cls, folder: Path, *, full: bool = False) -> VectorStore:
+        """Check every file against its digest, and open; files that nobody wrote to since then are not read again.
+
+        Parameters
+        ----------
+        folder : of the store
+        full : read every file anew, which also finds bytes that rotted on the disk, see :func:`~.verified.verify`
 
         Raises
         ------
@@ -97,22 +79,15 @@ class VectorStore:
         MismatchError
             A file is not the one that the manifest names, or another version wrote the manifest.
         """
-        path = folder / "manifest.json"
-        if not path.is_file():
-            raise NotBuiltError(
-                f"{folder}: no finished page vectors", way_out="run notebook 02_indexing or `medvrag run`"
-            )
-        try:
-            manifest = VectorManifest.from_json(path.read_text(encoding="utf-8"), source=str(path))
-        except InputError as error:
-            raise MismatchError(str(error), way_out=f"delete {folder} and index the pages again") from None
+        manifest = read_sealed(manifest_path(folder), VectorManifest, way_out=way_out(folder))
+        if manifest is None:
+            raise NotBuiltError(f"{folder}: no finished page vectors", way_out=_MAKE)
         if manifest.format != FORMAT:
             raise MismatchError(
-                f"{path}: vectors of format {manifest.format}, this version reads {FORMAT}",
-                way_out=f"delete {folder} and index the pages again",
+                f"{manifest_path(folder)}: vectors of format {manifest.format}, this version reads {FORMAT}",
+                way_out=way_out(folder),
             )
-        for shard in manifest.shards:
-            _check_files(folder / shard.folder, shard.files, way_out=f"delete {folder} and index the pages again")
+        verify(folder, manifest.files, way_out=way_out(folder), full=full)
         return cls(folder, manifest)
 
     @property
@@ -137,9 +112,44 @@ class VectorStore:
 
     def each_shard(self) -> Iterator[ShardVectors]:
         """All vectors in the order of the pages, one shard in memory at a time."""
-        for number, first in enumerate(self._firsts[:-1]):
-            shard = self._shard(number)
-            yield ShardVectors(int(first), shard.vectors(), shard.offsets)
+        for first, end in pairwise(self._firsts.tolist()):
+            yield ShardVectors(first, *self.rows(np.arange(first, end)))
+
+    def rows(self, places: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Vectors of some pages, of which nothing but these is read; may be called from several threads.
+
+        Parameters
+        ----------
+        places : int64, shape (P,), numbers of pages in the order of the store, from 0; in any order, also repeated
+
+        Returns
+        -------
+        vectors : float32, shape (rows, dim), in the order of ``places``
+        offsets : int64, shape (P + 1,), rows of the page ``places[k]`` are ``offsets[k]:offsets[k + 1]``
+
+        Raises
+        ------
+        InputError : there is no page of such a number
+        MismatchError : a file was cut short, or went away, since the store was opened
+        """
+        if len(places) and not 0 <= places.min() <= places.max() < len(self):
+            raise InputError(f"{self.folder}: holds the pages 0 to {len(self) - 1}, not {places.min()}..{places.max()}")
+        shards = np.searchsorted(self._firsts, places, side="right") - 1
+        base = self.offsets[self._firsts]
+        counts = self.offsets[places + 1] - self.offsets[places]
+        offsets = starts(counts)
+        stored = room_for(int(offsets[-1]), self.dim, self.manifest.storage)
+        spans = np.stack([shards, self.offsets[places] - base[shards], offsets[:-1], counts], axis=1)
+        # In the order of the disk, each file opened once.
+        for number, group in groupby(spans[np.argsort(places, kind="stable")].tolist(), key=itemgetter(0)):
+            read_rows(
+                self.folder / self.manifest.shards[number].folder,
+                int(base[number + 1] - base[number]),
+                [Span(*span) for _, *span in group],
+                stored,
+                way_out=way_out(self.folder),
+            )
+        return unpack(stored), offsets
 
     def page(self, page_id: str) -> PageVectors:
         """Vectors and boxes of one page; raises InputError for an unknown id."""
@@ -147,7 +157,8 @@ class VectorStore:
             raise InputError(f"page '{page_id}' has no vectors in this run")
         place = self._place_of[page_id]
         number = int(np.searchsorted(self._firsts, place, side="right")) - 1
-        return self._shard(number).page(place - int(self._firsts[number]))
+        vectors, _ = self.rows(np.array([place]))
+        return PageVectors(page_id, vectors, *self._patches(number).page(place - int(self._firsts[number])))
 
     def load_encoder(self, encoder: PageEncoder) -> None:
         """Bring an encoder into the state in which it encoded these pages, so that it can encode queries for them.
@@ -168,8 +179,13 @@ class VectorStore:
     def _place_of(self) -> dict[str, int]:
         return {page_id: place for place, page_id in enumerate(self.page_ids)}
 
-    def _open_shard(self, number: int) -> Shard:
-        return open_shard(self.folder / self.manifest.shards[number].folder)
+    def _read_patches(self, number: int) -> Patches:
+        return patches_of_shard(self.folder / self.manifest.shards[number].folder)
+
+
+def way_out(folder: Path) -> str:
+    """What to do about a store that is damaged or of another version."""
+    return f"delete {folder} and index the pages again"
 
 
 def require_same_encoder(folder: Path, made_by: EncoderIdentity, now: EncoderIdentity) -> None:
@@ -183,12 +199,5 @@ def require_same_encoder(folder: Path, made_by: EncoderIdentity, now: EncoderIde
 
 def load_state(folder: Path, state: dict[str, str], encoder: PageEncoder) -> None:
     """Load what an encoder learned from the corpus, once its files are found to be whole."""
-    _check_files(folder / STATE, state, way_out=f"delete {folder} and index the pages again")
+    verify(folder / STATE, state, way_out=way_out(folder))
     encoder.load(folder / STATE)
-
-
-def _check_files(folder: Path, wanted: dict[str, str], *, way_out: str) -> None:
-    found = digests(folder) if folder.is_dir() else {}
-    for name in sorted(wanted.keys() | found.keys()):
-        if wanted.get(name) != found.get(name):
-            raise MismatchError(f"{folder / name}: is missing or damaged", way_out=way_out)

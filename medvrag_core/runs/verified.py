@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -28,9 +28,7 @@ class Note(Record):
     files: dict[str, str]
 
 
-def verify(
-    folder: Path, files: Mapping[str, str], *, way_out: str, beside: Collection[str] = (), full: bool = False
-) -> None:
+def verify(folder: Path, files: Mapping[str, str], *, way_out: str, full: bool = False) -> None:
     """Refuse a folder whose files are not the ones of its manifest.
 
     What a file was like when its whole content was last found right is noted in ``.verified.json`` in ``folder``.
@@ -47,10 +45,9 @@ def verify(
     Parameters
     ----------
     folder : that the names are relative to
-    files : SHA-256 of each file by name, such as ``{"shard-00000/vectors.npy": "..."}``
+    files : SHA-256 of each file by name, such as ``{"shard-00000/vectors.npy": "..."}``. In each folder in which one
+        of them lies, no other file may lie; subfolders without one are not looked into
     way_out : what to do about a file that is not as it was
-    beside : names of further files that may lie there. Other files are refused in each folder in which one of
-        ``files`` lies; subfolders without one are not looked into
     full : read every file, whatever the note says
 
     Raises
@@ -62,8 +59,11 @@ def verify(
     found = dict(_stats(folder, {name.rpartition("/")[0] for name in files} or {""}))
     for name in sorted(files.keys() - found.keys()):
         raise MismatchError(f"{folder / name}: is missing", way_out=way_out)
-    for name in sorted(found.keys() - files.keys() - set(beside)):
+    for name in sorted(found.keys() - files.keys()):
         raise MismatchError(f"{folder / name}: is a file that the manifest does not know", way_out=way_out)
+    if full:
+        with suppress(OSError):
+            (folder / NOTE).unlink()  # What a full check refuses, no later one shall accept for a note's sake.
     noted = {} if full else _noted(folder)
     # The stat is older than the hash, so a write that came in between makes the note stale, not wrong.
     whole = {name: f"{digest} {_told(found[name])}" for name, digest in files.items()}

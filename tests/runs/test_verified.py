@@ -124,15 +124,16 @@ def test_missing_and_extra_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "part" / "d").write_text("more")
     with pytest.raises(MismatchError, match="part/d: is a file that the manifest does not know; do it again"):
         verify(tmp_path, files, way_out="do it again")
-    (tmp_path / "part" / "d").rename(tmp_path / "manifest.json")
-    with pytest.raises(MismatchError, match=r"manifest\.json: is a file"):
+    (tmp_path / "part" / "d").rename(tmp_path / "d")
+    with pytest.raises(MismatchError, match="d: is a file that the manifest does not know"):
         verify(tmp_path, files, way_out="")
-    verify(tmp_path, files, way_out="", beside=["manifest.json"])
+    verify(tmp_path, {"part/c": files["part/c"]}, way_out="")
+    (tmp_path / "d").unlink()
     with pytest.raises(MismatchError, match="part/e: is missing; do it again"):
-        verify(tmp_path, files | {"part/e": files["a"]}, way_out="do it again", beside=["manifest.json", "part/e"])
+        verify(tmp_path, files | {"part/e": files["a"]}, way_out="do it again")
     shutil.rmtree(tmp_path / "part")
     with pytest.raises(MismatchError, match="part/c: is missing"):
-        verify(tmp_path, files, way_out="", beside=["manifest.json"])
+        verify(tmp_path, files, way_out="")
     with pytest.raises(MismatchError, match="none/a: is missing"):
         verify(tmp_path / "none", files, way_out="")
 
@@ -176,6 +177,22 @@ def test_each_part_of_a_note_counts(tmp_path: Path, read: list[str], field: int)
     read.clear()
     verify(tmp_path, files, way_out="")
     assert read == ["a"]
+
+
+def test_bytes_that_rot_without_a_write_are_found_by_a_full_check(tmp_path: Path) -> None:
+    files = made(tmp_path)
+    (tmp_path / "b").write_bytes(b"c" * 1_000)
+    time.sleep(0.02)
+    verify(tmp_path, files | {"b": sha256_of(tmp_path / "b")}, way_out="")
+    note = read_sealed(tmp_path / NOTE, Note, way_out="")
+    assert note is not None
+    # As if the file had been right when it was noted.
+    right = note.files["b"].replace(sha256_of(tmp_path / "b"), files["b"])
+    write_sealed(tmp_path / NOTE, Note(files=note.files | {"b": right}))
+    verify(tmp_path, files, way_out="")
+    for full in (True, False):
+        with pytest.raises(MismatchError, match="b: is damaged"):
+            verify(tmp_path, files, way_out="", full=full)
 
 
 def test_a_write_while_files_are_read_is_found_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,71 @@
+"""More pages for a vector store, behind those that it has: the cost is that of the new pages."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from medvrag_core.encoders.manifest import SHARD_PAGES, VectorManifest, publish_manifest, shard_folder
+from medvrag_core.encoders.shards import Contents, unfit, write_shard
+from medvrag_core.encoders.vectors import VectorStore
+from medvrag_core.errors import InputError
+from medvrag_core.records import PageVectors
+
+
+def add_pages(folder: Path, pages: Iterable[PageVectors], *, corpus_fingerprint: str) -> VectorStore:
+    """Publish new shards behind those of a finished store, then a new manifest, and open the result.
+
+    Shards that are there keep their names and digests. Until the new manifest is there, the store is the old one,
+    whole and usable, whatever happens; what a failed call left lying is removed by the next one. One shard is in
+    memory at a time.
+
+    Parameters
+    ----------
+    folder : of the store
+    pages : vectors as the encoder of the store made them, see :meth:`VectorStore.load_encoder`
+    corpus_fingerprint : of all pages, old and new
+
+    Raises
+    ------
+    InputError : there is no page, or a page is there already or fits into no shard; names it
+    NotBuiltError, MismatchError : there is no whole store in ``folder``, see :meth:`VectorStore.open`
+    """
+    store = VectorStore.open(folder)
+    _remove_leftovers(folder, store.manifest)
+    known = set(store.page_ids)
+    fresh = _fitting(pages, known, store)
+    added: list[Path] = []
+    while part := list(islice(fresh, SHARD_PAGES)):
+        added.append(shard_folder(folder, len(store.manifest.shards) + len(added)))
+        write_shard(added[-1], part, store.manifest.storage)
+    if not added:
+        raise InputError(f"{folder}: there is no page to add")
+    grown = store.manifest.model_copy(update={"corpus": corpus_fingerprint, "pages": len(known)})
+    publish_manifest(folder, grown, added, [Contents(store.page_ids, np.diff(store.offsets))])
+    return VectorStore.open(folder)
+
+
+def _fitting(pages: Iterable[PageVectors], known: set[str], store: VectorStore) -> Iterator[PageVectors]:
+    """The same pages, each added to ``known``; raises InputError for one that the store cannot take."""
+    for page in pages:
+        if page.page_id in known:
+            raise InputError(f"page '{page.page_id}': has vectors in {store.folder} already", way_out="leave it out")
+        if fault := unfit(page, store.dim):
+            raise InputError(f"page '{page.page_id}': {fault}", way_out=f"encode it as {store.folder} was encoded")
+        known.add(page.page_id)
+        yield page
+
+
+def _remove_leftovers(folder: Path, manifest: VectorManifest) -> None:
+    """Delete folders of a call that failed, and the contents of the store as it was before the last call.
+
+    These are kept till now for whoever was just opening the store when its manifest was replaced.
+    """
+    named = {name.partition("/")[0] for name in manifest.files}
+    for home in [*folder.glob("shard-*"), *folder.glob("contents-*")]:
+        if home.name not in named:
+            shutil.rmtree(home)
