@@ -31,6 +31,8 @@ from medvrag_core.encoders.encode import read_throughput
 from medvrag_core.evaluation.cost.unit_costs import UnitCost, read_costs, shipped_costs
 from medvrag_core.evaluation.questions import read_questions
 from medvrag_core.index.coarse_to_fine import make_ann
+from medvrag_core.index.int8.codes import page_codes
+from medvrag_core.index.int8.kernels import Kernels
 from medvrag_core.index.maxsim import score_pages
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.workspace import Workspace
@@ -185,16 +187,20 @@ def of_rounds(workspace: Workspace, profile: Profile, options: argparse.Namespac
 
 
 def of_arithmetic() -> dict[str, tuple[float, str]]:
-    """Exact scores, FAISS's flat search, and making an HNSW, on vectors of width 128."""
+    """Scores of vectors and of codes, FAISS's flat search, and making an HNSW, on vectors of width 128."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(100_000, 128)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     query, offsets = rows[:20], np.arange(0, len(rows) + 1, 100)
     billions = query.shape[0] * rows.size / GIGA
     flat = make_ann(rows, IndexSettings(ann="flat", device="cpu"))
+    coded, kernels = page_codes(rows, offsets), Kernels()
+    asked, pages, out = kernels.query(query), np.arange(1_000), np.empty(1_000, dtype=np.float32)
+    unit = "s of a core a billion products"
     return {
-        "maxsim_s": (on_a_core(lambda: score_pages(query, rows, offsets)) / billions, "s of a core a billion products"),
-        "ann_s": (on_a_core(lambda: flat.search(query, 1_000)) / billions, "s of a core a billion products"),
+        "maxsim_s": (on_a_core(lambda: score_pages(query, rows, offsets)) / billions, unit),
+        "scan_s": (on_a_core(lambda: kernels.pages(asked, coded, pages, 1.0, out)) / billions, unit),
+        "ann_s": (on_a_core(lambda: flat.search(query, 1_000)) / billions, unit),
         "hnsw_s": (
             on_a_core(lambda: make_ann(rows[:20_000], IndexSettings(ann="hnsw", device="cpu")), times=1) / 20_000,
             "s of a core a centroid, among 20,000",

@@ -225,10 +225,11 @@ class StageTime(Record):
 
 
 class SearchResult(Record):
-    """Ranked pages of one query with the time each step of the search took."""
+    """Ranked pages of one query, ``proved`` to be the best of all in this order or not, with the time of each step."""
 
     hits: tuple[Hit, ...]
     times: tuple[StageTime, ...] = ()
+    proved: bool = False
 
 
 class ShardDecision(Record):

@@ -11,7 +11,8 @@ import yaml
 REPO = Path(__file__).resolve().parents[1]
 LOCK = REPO / "requirements.lock"
 GPU_PATH_LOCK = REPO / "requirements-gpu-path.lock"
-OTHER_VERSIONS = {"numpy"}  # vllm needs mistral-common, which takes no numpy from 2.4 on
+# vllm needs mistral-common, which takes no numpy from 2.4 on, and numba, which takes llvmlite 0.47 alone.
+OTHER_VERSIONS = {"numpy", "llvmlite"}
 
 
 def locked(path: Path, python: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ from medvrag_core.cli import (
     compare,
     cost,
     errors,
+    index,
     listings,
     plan,
     retrieval,
@@ -37,7 +38,7 @@ from medvrag_core.views.trace_text import plain
 
 VERBS = {
     "Runs": (
-        *(plan.plan, run.embed, run.index, run.run, run.ask, run.report, run.retrieve),
+        *(plan.plan, run.embed, run.run, run.ask, run.report, run.retrieve),
         *(listings.systems, listings.profiles),
     ),
     "Questions": (run.convert,),
@@ -51,6 +52,7 @@ VERBS = {
 """Single verbs by the heading that ``--help`` shows them under."""
 
 GROUPS = {
+    "Runs": {"index": index.index},
     "Questions": {"benchmarks": benchmarks.benchmarks},
     "Models": {"calls": calls.calls},
     "The paper": {"book": book.book},

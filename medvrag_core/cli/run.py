@@ -1,4 +1,4 @@
-"""The verbs of a run: ``embed``, ``index``, ``run``, ``retrieve``, ``ask``, ``report``, ``convert``."""
+"""The verbs of a run: ``embed``, ``run``, ``retrieve``, ``ask``, ``report``, ``convert``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def embed(
     workspace = Workspace(out)
     resolved = profile_for(workspace, profile, set_)
     with only_writer(out):
-        _require_corpus(workspace, source)
+        require_corpus(workspace, source)
         prepare_corpus(workspace, source, resolved)
         vectors = prepare_vectors(workspace, resolved)
     if as_json:
@@ -58,32 +58,6 @@ def embed(
     a_page = vectors.bytes / len(vectors)
     typer.echo(
         f"{out}: {len(vectors):,} pages, {vectors.offsets[-1]:,} vectors of {vectors.dim}, {a_page:,.0f} bytes a page"
-    )
-
-
-def index(run_: RunOption, profile: ProfileOption = None, set_: SetOption = None, as_json: JsonOption = False) -> None:
-    """Build the index over the pages of a run, after `medvrag embed`; the second step of a run.
-
-    Example:
-
-        medvrag index --run runs/a100
-    """
-    from medvrag_core.runs.stage import read_stage
-    from medvrag_core.systems.prepare import prepare_index
-
-    workspace = Workspace(run_)
-    resolved = profile_for(workspace, profile, set_)
-    with only_writer(run_):
-        _require_corpus(workspace, None)
-        prepare_index(workspace, resolved)
-    record = read_stage(run_, "indexing", made_by="`medvrag index`")
-    if as_json:
-        typer.echo(record.model_dump_json(indent=1))
-        return
-    found = record.metrics
-    typer.echo(
-        f"{run_}: {found['pages_indexed']:,} pages indexed, {found['near_duplicates_left_out']:,} near-duplicates left "
-        f"out; the ANN searches on {found['ann_device']}"
     )
 
 
@@ -123,7 +97,7 @@ def run(
     workspace = Workspace(out)
     resolved = profile_for(workspace, profile, [*(set_ or []), *([f"calls.policy={calls}"] if calls else [])])
     with only_writer(out):
-        _require_corpus(workspace, source)
+        require_corpus(workspace, source)
         require_resumable(system, workspace, resolved)
         prepare(workspace, source, resolved)
         resources = Resources(workspace, resolved)
@@ -170,7 +144,7 @@ def retrieve(
     workspace = Workspace(run_) if run_ is not None else _cached(source, profile_for(None, profile, set_))
     resolved = profile_for(workspace, profile, set_)
     with only_writer(workspace.root):
-        _require_corpus(workspace, source)
+        require_corpus(workspace, source)
         if reads_text_alone(retriever):
             if source is not None:
                 prepare_corpus(workspace, source, resolved)
@@ -250,7 +224,8 @@ def convert(
     typer.echo(f"{out}: {len(asked)} questions")
 
 
-def _require_corpus(workspace: Workspace, source: Path | None) -> None:
+def require_corpus(workspace: Workspace, source: Path | None) -> None:
+    """Raises NotBuiltError for a run that has no corpus where no source is named to make it from."""
     if source is None and not workspace.corpus.is_dir():
         raise NotBuiltError(f"run '{workspace.root}' has no corpus yet", way_out="give --source DIR, a folder of PDFs")
 

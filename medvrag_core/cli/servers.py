@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from medvrag_core.cli.given import JsonOption, ProfileOption, SetOption, profile_for
-from medvrag_core.errors import NotBuiltError, SettingsError
+from medvrag_core.errors import MedvragError, NotBuiltError
 from medvrag_core.runs.workspace import Workspace
 
 
@@ -44,13 +44,13 @@ def doctor(
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the model servers of a profile with a few short calls, and FAISS; exit code 2 when a check fails.
+    """Check the model servers of a profile with a few short calls, and where stage 1 computes; exit 2 if one fails.
 
     Each failure names the setting, or the flag of the server, to change. Example:
 
         medvrag doctor --profile a100
     """
-    from medvrag_core.index.ann_device import device_text
+    from medvrag_core.index.device_text import device_text
     from medvrag_core.models.doctor import Check, report_of, run_checks
     from medvrag_core.views.check_text import check_text
 
@@ -59,18 +59,18 @@ def doctor(
         raise NotBuiltError(f"run '{run_}' has no profile", way_out="give --profile, or the folder of a run")
     resolved = profile_for(workspace, profile, set_)
     try:
-        faiss = Check(role="index", name="device", state="ok", found=device_text(resolved.index))
-    except SettingsError as error:
-        faiss = Check(role="index", name="device", state="failed", found=error.problem, change=error.way_out)
+        device = Check(role="index", name="device", state="ok", found=device_text(resolved.index))
+    except MedvragError as error:
+        device = Check(role="index", name="device", state="failed", found=error.problem, change=error.way_out)
     checks = []
-    for check in (faiss, *run_checks(resolved)):
+    for check in (device, *run_checks(resolved)):
         checks.append(check)
         if not as_json:
             typer.echo(check_text(check))
     made = report_of(resolved, checks)
     if as_json:
         typer.echo(made.model_dump_json(indent=1))
-    elif checks == [faiss]:
+    elif checks == [device]:
         typer.echo(f"profile '{resolved.name}' uses no model server")
     if not made.ok:
         raise typer.Exit(2)

@@ -61,12 +61,3 @@ def on_device(ann: Any, device: str) -> Any:
             f"the ANN cannot be put on {device} ({str(error).strip().splitlines()[0]})",
             way_out="set index.device=cpu, or make the shares of the model servers on that GPU smaller",
         ) from None
-
-
-def device_text(settings: IndexSettings) -> str:
-    """One sentence on where the ANN of these settings searches; raises as :func:`ann_device` does."""
-    import faiss
-
-    if settings.mode == "exact":
-        return "there is no ANN in mode 'exact'"
-    return f"the ANN searches on {ann_device(settings)}; FAISS {faiss.__version__} sees {faiss.get_num_gpus()} GPUs"

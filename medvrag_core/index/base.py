@@ -13,10 +13,10 @@ from medvrag_core.records import SearchResult
 class PageIndex(ABC):
     """Ranks all pages of a corpus for one query given as token vectors.
 
-    ``ann_device`` tells where candidates are looked up.
+    ``device`` is where it searches: ``cpu``, or ``cuda:N``.
     """
 
-    ann_device: str = "cpu"
+    device: str = "cpu"
 
     @abstractmethod
     def search(self, query: NDArray[np.float32], k: int) -> SearchResult:

@@ -1,192 +1,263 @@
-"""Builds an index from page vectors, publishes it as one folder, and opens it again."""
+"""The life of an index: built segment by segment, taken up again where it was stopped, grown, thinned, and opened."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
+import shutil
+from collections.abc import Collection
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
-from medvrag_core.encoders.identity import EncoderIdentity
 from medvrag_core.encoders.shards import starts
 from medvrag_core.encoders.vectors import VectorStore, require_same_encoder
 from medvrag_core.errors import InputError, MismatchError, NotBuiltError
 from medvrag_core.index.base import PageIndex
-from medvrag_core.index.coarse_to_fine import CoarseToFineIndex, all_centroids, make_ann
-from medvrag_core.index.duplicates import DuplicatePair, near_duplicates
-from medvrag_core.index.exact import ExactIndex
-from medvrag_core.index.maxsim import gather_pages
-from medvrag_core.records import Record
-from medvrag_core.runs.publish import sha256_of, whole_folder
-from medvrag_core.runs.stage import save_settings
+from medvrag_core.index.coarse_to_fine import Centroids, CoarseToFineIndex, ann_kind, make_ann
+from medvrag_core.index.coded_index import CodedIndex, IndexedPages
+from medvrag_core.index.coded_pages import CodedPages
+from medvrag_core.index.duplicates import near_duplicates
+from medvrag_core.index.fast import FastIndex
+from medvrag_core.index.manifest import (
+    AnnEntry,
+    IndexManifest,
+    SegmentEntry,
+    read_manifest,
+    shards_digest,
+    way_out,
+    write_manifest,
+)
+from medvrag_core.index.segments import open_segment, write_segment
+from medvrag_core.index.torch_index import on_gpu
+from medvrag_core.runs.publish import whole_folder
+from medvrag_core.runs.verified import digests, verify
 from medvrag_core.settings import IndexSettings
 
-
-class IndexManifest(Record):
-    """What an index was made from, and the digests of its files."""
-
-    vectors: str
-    encoder: EncoderIdentity
-    pages: int
-    near_duplicate: float
-    left_out: tuple[DuplicatePair, ...]
-    files: dict[str, str]
+SEGMENT_NUMBERS = 2**26
+"""Numbers in the vectors of one segment, of one shard at least: what a build holds in memory, and what one that is
+stopped does again at most. 2^26 are some 5,000 pages of 103 vectors of 128."""
+_ANN = "ann.faiss"
 
 
-def vectors_fingerprint(store: VectorStore) -> str:
-    """One digest over the shards of a vector store."""
-    digests = [digest for shard in store.manifest.shards for digest in shard.files.values()]
-    return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
-
-
-def build_index(store: VectorStore, settings: IndexSettings, folder: Path, *, near_duplicate: float) -> PageIndex:
-    """Write an index and open it.
-
-    An index already made from the same vectors under the same settings is opened as it is;
-    any other is replaced, which takes seconds. Parameters as in :func:`write_index`.
-    """
-    if not is_current(store, settings, folder, near_duplicate=near_duplicate):
-        write_index(store, settings, folder, near_duplicate=near_duplicate)
+def build_index(
+    store: VectorStore, settings: IndexSettings, folder: Path, *, near_duplicate: float, progress: bool = True
+) -> PageIndex:
+    """Bring an index up to date, and open it. Parameters as in :func:`write_index`."""
+    write_index(store, settings, folder, near_duplicate=near_duplicate, progress=progress)
     return open_index(store, settings, folder)
 
 
-def write_index(store: VectorStore, settings: IndexSettings, folder: Path, *, near_duplicate: float) -> None:
-    """Leave out near-duplicate pages, make centroids and the ANN, publish.
+def write_index(
+    store: VectorStore, settings: IndexSettings, folder: Path, *, near_duplicate: float, progress: bool = True
+) -> None:
+    """Make the segments and files that are missing, leave out near-duplicate pages, and publish the manifest.
 
-    Of the page vectors one shard at a time is in memory.
+    Segments of the same vectors stay as they are: an index that is up to date costs nothing, one that was stopped goes
+    on, and one to whose vectors pages were added gets a segment for them. Memory holds the vectors of one segment.
+    Pages that were deleted stay deleted.
 
     Parameters
     ----------
     store : page vectors
     settings : Stage-1 settings
-    folder : where the index is published, whole or not at all
+    folder : of the index
     near_duplicate : cosine of mean page vectors above which the later page is left out
     """
-    pairs = near_duplicates(store, near_duplicate)
-    keep = _kept_rows(store, pairs)
-    centroids, centroid_offsets = _centroids(store, keep, settings)
-    with whole_folder(folder) as fresh:
-        np.save(fresh / "kept_pages.npy", keep)
-        np.save(fresh / "centroids.npy", centroids)
-        np.save(fresh / "centroid_offsets.npy", centroid_offsets)
-        _write_ann(centroids, settings, fresh / "ann.faiss")
-        save_settings(fresh, settings)
-        manifest = IndexManifest(
-            vectors=vectors_fingerprint(store),
-            encoder=store.manifest.encoder,
-            pages=len(keep),
-            near_duplicate=near_duplicate,
-            left_out=tuple(pairs),
-            files={p.name: sha256_of(p) for p in sorted(fresh.iterdir())},
-        )
-        (fresh / "manifest.json").write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
-
-
-def is_current(store: VectorStore, settings: IndexSettings, folder: Path, *, near_duplicate: float) -> bool:
-    """Whether ``folder`` holds an index of these vectors under settings that shape its files."""
-    try:
-        manifest = read_manifest(folder)
-    except (NotBuiltError, InputError):  # None, or one that another version wrote.
-        return False
-    stored = IndexSettings.model_validate_json((folder / "settings.json").read_text(encoding="utf-8"))
-    shaping = ("centroids", "ann", "ann_neighbors", "seed")
-    return (
-        manifest.vectors == vectors_fingerprint(store)
-        and manifest.near_duplicate == near_duplicate
-        and all(getattr(stored, f) == getattr(settings, f) for f in shaping)
+    before = _usable(store, settings, folder)
+    kept = [] if before is None else list(before.segments)
+    todo = _ranges(store, kept[-1].shards[1] if kept else 0)
+    manifest = IndexManifest(
+        encoder=store.manifest.encoder,
+        settings=settings,
+        segments=tuple(kept),
+        segments_wanted=len(kept) + len(todo),
+        near_duplicate=near_duplicate,
+        deleted=() if before is None else before.deleted,
+        ann=None if before is None else before.ann,
     )
+    for shards in tqdm(todo, desc="index pages", unit="segment", disable=None if progress else True):
+        kept.append(_make_segment(store, shards, settings, folder))
+        manifest = manifest.model_copy(update={"segments": tuple(kept)})
+        write_manifest(folder, manifest)
+    if before is not None and not todo and before.near_duplicate == near_duplicate:
+        left_out = before.left_out
+    else:
+        left_out = tuple(near_duplicates(store, near_duplicate, without=manifest.deleted))
+    whole = manifest.model_copy(update={"left_out": left_out, "ann": _make_ann(settings, folder, manifest)})
+    if whole != before:
+        write_manifest(folder, whole)
+    _remove_others(folder, whole)
 
 
-def read_manifest(folder: Path) -> IndexManifest:
-    """The manifest of a published index; NotBuiltError names the folder."""
-    path = folder / "manifest.json"
-    if not path.is_file():
-        raise NotBuiltError(f"{folder}: no index", way_out="run notebook 02_indexing or `medvrag run` first")
-    return IndexManifest.from_json(path.read_text(encoding="utf-8"), source=str(path))
+def delete_pages(store: VectorStore, folder: Path, page_ids: Collection[str]) -> IndexManifest:
+    """Take pages out of an index; what is left answers as an index made without them.
+
+    Costs one manifest, unless another page was left out as the near-duplicate of one of them: then near-duplicates are
+    sought anew.
+
+    Raises
+    ------
+    InputError : a page is not in the index; names the first
+    """
+    manifest = read_manifest(folder)
+    unknown = sorted({*page_ids} - ({*store.page_ids} - {*manifest.deleted}))
+    if unknown:
+        raise InputError(f"page '{unknown[0]}' is not in the index {folder}")
+    deleted = tuple(sorted({*manifest.deleted, *page_ids}))
+    left_out = tuple(pair for pair in manifest.left_out if pair.left_out not in page_ids)
+    if any(pair.kept in page_ids for pair in left_out):
+        left_out = tuple(near_duplicates(store, manifest.near_duplicate, without=deleted))
+    fresh = manifest.model_copy(update={"deleted": deleted, "left_out": left_out})
+    write_manifest(folder, fresh)
+    return fresh
 
 
-def open_index(store: VectorStore, settings: IndexSettings, folder: Path) -> PageIndex:
+def open_index(
+    store: VectorStore, settings: IndexSettings, folder: Path, *, partial: bool = False, full: bool = False
+) -> PageIndex:
     """Open a published index in the mode that ``settings`` asks for.
+
+    Parameters
+    ----------
+    partial : open the segments that are there although the build never finished
+    full : read every file anew, see :func:`~medvrag_core.runs.verified.verify`
 
     Raises
     ------
     NotBuiltError
-        There is no index in ``folder``.
+        There is no index in ``folder``, its build never finished, or it has no ANN for mode ``paper``.
     MismatchError
         A file is damaged, or the index was made from other vectors: fields of the encoder that differ are named,
         or both digests.
     """
     manifest = read_manifest(folder)
     require_same_encoder(folder, manifest.encoder, store.manifest.encoder)
-    if manifest.vectors != vectors_fingerprint(store):
-        raise MismatchError(
-            f"{folder}: built from vectors {manifest.vectors}, the run now holds {vectors_fingerprint(store)}",
-            way_out=f"delete {folder} and build the index again",
+    if not manifest.complete and not partial:
+        raise NotBuiltError(
+            f"{folder}: {len(manifest.segments)} of {manifest.segments_wanted} segments of the index are there",
+            way_out="run `medvrag index` again, it goes on from there",
         )
-    for name, digest in manifest.files.items():
-        if not (folder / name).is_file() or sha256_of(folder / name) != digest:
-            raise MismatchError(f"{folder / name}: is missing or damaged", way_out=f"delete {folder} and build again")
-    keep = np.load(folder / "kept_pages.npy", allow_pickle=False)
-    vectors, offsets, page_ids = _subset(store, keep)
-    if not page_ids:
+    _require_same_vectors(store, manifest, folder)
+    verify(folder, manifest.files(), way_out=way_out(folder), full=full)
+    if manifest.pages < 1:
         raise InputError(f"{folder}: the index is empty")
+    gone = {pair.left_out for pair in manifest.left_out} | {*manifest.deleted}
+    covered = sum(entry.pages for entry in manifest.segments)
+    places = np.array([k for k, page_id in enumerate(store.page_ids[:covered]) if page_id not in gone], dtype=np.int64)
+    if settings.mode == "exact" and (there := on_gpu(store, places, settings)) is not None:
+        return there
+    segments = [open_segment(folder / entry.folder) for entry in manifest.segments]
+    pages = IndexedPages(
+        store.page_ids,
+        CodedPages(segments, backward=settings.backward_weight, threads=settings.threads),
+        store.rows,
+        places,
+        store.dim,
+        settings.rescore,
+    )
     if settings.mode == "exact":
-        return ExactIndex(page_ids, vectors, offsets, backward=settings.backward_weight)
+        return CodedIndex(pages)
+    if settings.mode == "fast":
+        return FastIndex(pages, settings.shortlist)
+    centroids = Centroids.of(segments, store.dim)
+    return CoarseToFineIndex(pages, centroids, _open_ann(centroids.vectors, settings, folder, manifest), settings)
+
+
+def _usable(store: VectorStore, settings: IndexSettings, folder: Path) -> IndexManifest | None:
+    """The manifest that is there, with those of its segments that can stay; None if nothing can."""
+    try:
+        found = read_manifest(folder)
+        verify(folder, found.files(), way_out=way_out(folder))
+    except (NotBuiltError, MismatchError):  # What is missing, damaged or of another version is made anew.
+        return None
+    if found.encoder.differences(store.manifest.encoder) or found.settings.centroids != settings.centroids:
+        return None
+    same = [entry.vectors == shards_digest(store, entry.shards) for entry in found.segments]
+    stay = same.index(False) if False in same else len(same)
+    return found.model_copy(update={"segments": found.segments[:stay]})
+
+
+def _ranges(store: VectorStore, first: int) -> list[tuple[int, int]]:
+    """Shards of each segment to be made, from shard ``first`` on."""
+    begins = starts(np.array([shard.pages for shard in store.manifest.shards]))
+    cuts = [first]
+    for shard in range(first + 1, len(begins)):
+        if store.dim * (store.offsets[begins[shard]] - store.offsets[begins[cuts[-1]]]) > SEGMENT_NUMBERS:
+            cuts.append(max(shard - 1, cuts[-1] + 1))
+    if cuts[-1] < len(store.manifest.shards):
+        cuts.append(len(store.manifest.shards))
+    return list(pairwise(cuts))
+
+
+def _make_segment(store: VectorStore, shards: tuple[int, int], settings: IndexSettings, folder: Path) -> SegmentEntry:
+    first, end = (sum(shard.pages for shard in store.manifest.shards[:number]) for number in shards)
+    vectors = shards_digest(store, shards)
+    home = folder / f"segment-{shards[0]:06d}-{vectors[:8]}"
+    with whole_folder(home) as fresh:
+        write_segment(fresh, *store.rows(np.arange(first, end)), settings.centroids)
+    return SegmentEntry(folder=home.name, shards=shards, vectors=vectors, pages=end - first, files=digests(home))
+
+
+def _make_ann(settings: IndexSettings, folder: Path, manifest: IndexManifest) -> AnnEntry | None:
+    """The ANN that mode ``paper`` searches, unless it is there, or quickly made whenever the index is opened."""
+    if settings.mode != "paper":
+        return manifest.ann
+    segments = [open_segment(folder / entry.folder) for entry in manifest.segments]
+    centroids = Centroids.of(segments, manifest.encoder.dim).vectors
+    kind = ann_kind(len(centroids), settings)
+    if kind == "flat" or _is_ann_of(manifest.ann, kind, settings, manifest):
+        return manifest.ann
     import faiss
 
-    return CoarseToFineIndex(
-        page_ids,
-        vectors,
-        offsets,
-        np.load(folder / "centroids.npy", allow_pickle=False),
-        np.load(folder / "centroid_offsets.npy", allow_pickle=False),
-        # The digest above was checked, so FAISS only ever parses a file that this package wrote.
-        faiss.read_index(str(folder / "ann.faiss")),
-        settings,
+    home = folder / f"ann-{kind}-{manifest.segments_digest()[:8]}"
+    with whole_folder(home) as fresh:
+        faiss.write_index(make_ann(centroids, settings), str(fresh / _ANN))
+    return AnnEntry(
+        folder=home.name, kind=kind, seed=settings.seed, segments=manifest.segments_digest(), files=digests(home)
     )
 
 
-def _write_ann(centroids: NDArray[np.float32], settings: IndexSettings, path: Path) -> None:
+def _is_ann_of(ann: AnnEntry | None, kind: str, settings: IndexSettings, manifest: IndexManifest) -> bool:
+    return ann is not None and (ann.kind, ann.seed, ann.segments) == (kind, settings.seed, manifest.segments_digest())
+
+
+def _open_ann(centroids: NDArray[np.float32], settings: IndexSettings, folder: Path, manifest: IndexManifest) -> Any:
+    kind = ann_kind(len(centroids), settings)
+    if kind == "flat":
+        return make_ann(centroids, settings)
+    if manifest.ann is None or not _is_ann_of(manifest.ann, kind, settings, manifest):
+        raise NotBuiltError(
+            f"{folder}: the index has no ANN of kind '{kind}' for mode 'paper'",
+            way_out="run `medvrag index` with index.mode=paper and the same settings",
+        )
     import faiss
 
-    faiss.write_index(make_ann(centroids, settings), str(path))
+    # The digest was checked, so FAISS only ever parses a file that this package wrote.
+    return faiss.read_index(str(folder / manifest.ann.folder / _ANN))
 
 
-def _kept_rows(store: VectorStore, pairs: list[DuplicatePair]) -> NDArray[np.int64]:
-    left_out = {pair.left_out for pair in pairs}
-    return np.array([k for k, page_id in enumerate(store.page_ids) if page_id not in left_out], dtype=np.int64)
+def _require_same_vectors(store: VectorStore, manifest: IndexManifest, folder: Path) -> None:
+    covered = manifest.segments[-1].shards[1] if manifest.segments else 0
+    for entry in manifest.segments:
+        if (now := shards_digest(store, entry.shards)) != entry.vectors:
+            raise MismatchError(
+                f"{folder / entry.folder}: built from vectors {entry.vectors}, the run now holds {now}",
+                way_out="run `medvrag index` again",
+            )
+    if manifest.complete and covered < len(store.manifest.shards):
+        pages = sum(shard.pages for shard in store.manifest.shards[covered:])
+        raise MismatchError(
+            f"{folder}: {pages:,} pages were added to the run after the index was made",
+            way_out="run `medvrag index` again, it adds them",
+        )
 
 
-def _subset(
-    store: VectorStore, keep: NDArray[np.int64]
-) -> tuple[NDArray[np.float32], NDArray[np.int64], tuple[str, ...]]:
-    """Vectors, offsets and ids of the pages that are in the index."""
-    page_ids = tuple(store.page_ids[k] for k in keep)
-    if len(keep) == len(store):
-        return store.vectors, store.offsets, page_ids
-    offsets = starts(np.diff(store.offsets)[keep])
-    every = np.empty((int(offsets[-1]), store.dim), dtype=np.float32)
-    filled = 0
-    for vectors, _ in _each_kept(store, keep):
-        every[filled : filled + len(vectors)] = vectors
-        filled += len(vectors)
-    return every, offsets, page_ids
-
-
-def _centroids(
-    store: VectorStore, keep: NDArray[np.int64], settings: IndexSettings
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Centroids of the pages in the index, as in :func:`~.coarse_to_fine.all_centroids`, from one shard at a time."""
-    parts = [all_centroids(*part, settings.centroids, settings.seed) for part in _each_kept(store, keep)]
-    counts = [np.diff(offsets) for _, offsets in parts]
-    return np.concatenate([centroids for centroids, _ in parts]), starts(np.concatenate(counts))
-
-
-def _each_kept(store: VectorStore, keep: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
-    """Vectors and offsets of the pages in the index, shard by shard."""
-    for shard in store.each_shard():
-        a, b = np.searchsorted(keep, [shard.first, shard.first + len(shard.offsets) - 1])
-        if a < b:
-            yield gather_pages(shard.vectors, shard.offsets, keep[a:b] - shard.first)
+def _remove_others(folder: Path, manifest: IndexManifest) -> None:
+    """Remove what earlier builds left and this index does not need."""
+    used = {entry.folder for entry in manifest.segments} | ({manifest.ann.folder} if manifest.ann else set())
+    for home in folder.iterdir():
+        if home.is_dir() and home.name not in used:
+            shutil.rmtree(home)

@@ -8,7 +8,6 @@ pages are scored exactly. All are settings.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +16,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from medvrag_core.encoders.shards import starts
 from medvrag_core.index.ann_device import ann_device, on_device
-from medvrag_core.index.base import PageIndex
-from medvrag_core.index.centroids import page_centroids
-from medvrag_core.index.exact import check_query, ranked_hits
-from medvrag_core.index.maxsim import gather_pages, one_way_score_pages, score_pages
-from medvrag_core.records import SearchResult, StageTime
+from medvrag_core.index.coded_index import CodedIndex, IndexedPages
+from medvrag_core.index.coded_pages import Places, Scores
+from medvrag_core.index.maxsim import gather_pages, one_way_score_pages
+from medvrag_core.index.ranking import best_places, check_query
+from medvrag_core.index.segments import Segment
+from medvrag_core.records import StageTime
 from medvrag_core.settings import IndexSettings
 
 FLAT_BELOW = 50_000
 HNSW_LINKS = 32
+
+
+@dataclass(frozen=True)
+class Centroids:
+    """C centroids a page.
+
+    Attributes
+    ----------
+    vectors : float32, shape (total, d), those of page k are ``offsets[k]:offsets[k + 1]``
+    offsets : int64, shape (N + 1,)
+    """
+
+    vectors: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment], dim: int) -> Centroids:
+        """Those of some segments, one after another, in memory, as their codes have them."""
+        counts = np.concatenate([segment.counts for segment in segments])
+        return cls(np.concatenate([segment.centroid_vectors()[:, :dim] for segment in segments]), starts(counts))
 
 
 @dataclass(frozen=True)
@@ -45,112 +66,99 @@ class ShortlistScores:
     exact: NDArray[np.float32]
 
 
-class CoarseToFineIndex(PageIndex):
+class CoarseToFineIndex(CodedIndex):
     """ANN over centroids -> coarse rank -> exact S(q, p) on the shortlist.
 
     Parameters
     ----------
-    page_ids : N page ids
-    vectors, offsets : flat page vectors as in :class:`~medvrag_core.index.exact.ExactIndex`
-    centroids : float32, shape (total, d), centroids of the pages one after another
-    centroid_offsets : int64, shape (N + 1,)
-    ann : FAISS index of the CPU over ``centroids`` with inner product
-    settings : C, neighbors, R, and the device that the ANN is put on
+    pages : as in every mode
+    centroids : of all N pages
+    ann : FAISS index of the CPU over their vectors with inner product
+    settings : neighbors, R, and the device that the ANN is put on
     """
 
-    def __init__(
-        self,
-        page_ids: Sequence[str],
-        vectors: NDArray[np.float32],
-        offsets: NDArray[np.int64],
-        centroids: NDArray[np.float32],
-        centroid_offsets: NDArray[np.int64],
-        ann: Any,
-        settings: IndexSettings,
-    ) -> None:
-        self.page_ids = np.array(page_ids)
-        self.vectors = vectors
-        self.offsets = offsets
-        self.centroids = centroids
-        self.centroid_offsets = centroid_offsets
-        self.page_of_centroid = np.repeat(np.arange(len(self.page_ids)), np.diff(centroid_offsets))
+    def __init__(self, pages: IndexedPages, centroids: Centroids, ann: Any, settings: IndexSettings) -> None:
+        super().__init__(pages)
+        self._centroids = centroids
+        self._page_of_centroid = np.repeat(np.arange(len(pages.coded)), np.diff(centroids.offsets))
+        self._can_be_found = np.zeros(len(pages.coded), dtype=bool)
+        self._can_be_found[pages.places] = True
         # A file made under other settings may hold an HNSW, which stays where it is.
-        self.ann_device = "cpu" if "HNSW" in type(ann).__name__ else ann_device(settings)
-        self.ann = on_device(ann, self.ann_device)
+        self.device = "cpu" if "HNSW" in type(ann).__name__ else ann_device(settings)
+        set_effort(ann, settings)
+        self.ann = on_device(ann, self.device)
         self.settings = settings
-
-    def search(self, query: NDArray[np.float32], k: int) -> SearchResult:
-        """See :class:`PageIndex`; the steps are ``ann``, ``coarse`` and ``exact`` (paper Table 2).
-
-        At most R pages come back, fewer where the ANN reached fewer.
-        """
-        check_query(query, self.vectors.shape[1])
-        clock = [time.perf_counter()]
-        touched = self._touched(query)
-        clock.append(time.perf_counter())
-        shortlist = np.sort(self._coarse_order(query, touched)[0][: self.settings.shortlist])
-        clock.append(time.perf_counter())
-        exact = self._exact(query, shortlist)
-        hits = ranked_hits(self.page_ids[shortlist], exact, k)
-        clock.append(time.perf_counter())
-        steps = ("ann", "coarse", "exact")
-        return SearchResult(
-            hits=hits,
-            times=tuple(StageTime(step=s, seconds=b - a) for s, a, b in zip(steps, clock, clock[1:], strict=False)),
-        )
 
     def explain(self, query: NDArray[np.float32]) -> ShortlistScores:
         """Coarse and exact scores side by side, for figures; not the fast path."""
-        check_query(query, self.vectors.shape[1])
-        order, coarse = self._coarse_order(query, self._touched(query))
-        return ShortlistScores(tuple(map(str, self.page_ids[order])), coarse, self._exact(query, order))
+        check_query(query, self.pages.dim)
+        places = self._touched(query)
+        coarse = self._coarse_scores(query, places)
+        ids = np.array([self.pages.page_ids[place] for place in places])
+        order = np.lexsort((ids, -coarse))
+        exact = self.pages.exact_scores(query, places[order])
+        return ShortlistScores(tuple(map(str, ids[order])), coarse[order], exact)
 
-    def _touched(self, query: NDArray[np.float32]) -> NDArray[np.int64]:
-        neighbors = min(self.settings.ann_neighbors, len(self.centroids))
+    def _shortlist(self, query: NDArray[np.float32]) -> tuple[Places, list[StageTime]]:
+        clock = [time.perf_counter()]
+        places = self._touched(query)
+        clock.append(time.perf_counter())
+        places = places[best_places(self._coarse_scores(query, places), self.settings.shortlist)]
+        clock.append(time.perf_counter())
+        return places, [
+            StageTime(step="ann", seconds=clock[1] - clock[0]),
+            StageTime(step="coarse", seconds=clock[2] - clock[1]),
+        ]
+
+    def _touched(self, query: NDArray[np.float32]) -> Places:
+        neighbors = min(self.settings.ann_neighbors, len(self._centroids.vectors))
         _, found = self.ann.search(np.ascontiguousarray(query, dtype=np.float32), neighbors)
-        pages: NDArray[np.int64] = np.unique(self.page_of_centroid[found[found >= 0]])
-        return pages
+        # FAISS fills up with -1 where it found fewer.
+        pages = np.unique(self._page_of_centroid[found[found >= 0]])
+        return np.asarray(pages[self._can_be_found[pages]])
 
-    def _coarse_order(
-        self, query: NDArray[np.float32], pages: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        coarse = one_way_score_pages(query, *gather_pages(self.centroids, self.centroid_offsets, pages))
-        order = np.lexsort((self.page_ids[pages], -coarse))
-        return pages[order], coarse[order]
-
-    def _exact(self, query: NDArray[np.float32], pages: NDArray[np.int64]) -> NDArray[np.float32]:
-        found = gather_pages(self.vectors, self.offsets, pages)
-        return score_pages(query, *found, backward=self.settings.backward_weight)
-
-
-def all_centroids(
-    vectors: NDArray[np.float32], offsets: NDArray[np.int64], count: int, seed: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Centroids of every page, flat, with their offsets (shapes as in the class above)."""
-    parts = [page_centroids(vectors[a:b], count, seed) for a, b in itertools.pairwise(offsets)]
-    lengths = np.array([len(p) for p in parts], dtype=np.int64)
-    return np.concatenate(parts), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    def _coarse_scores(self, query: NDArray[np.float32], places: Places) -> Scores:
+        if not len(places):
+            return np.zeros(0, dtype=np.float32)
+        return one_way_score_pages(query, *gather_pages(self._centroids.vectors, self._centroids.offsets, places))
 
 
 def make_ann(centroids: NDArray[np.float32], settings: IndexSettings) -> Any:
-    """FAISS inner-product index of the CPU over the centroids: flat, HNSW or IVF; ``auto`` is flat for a GPU."""
+    """FAISS inner-product index of the CPU over the centroids: flat, HNSW or IVF, as :func:`ann_kind` says.
+
+    Parameters
+    ----------
+    centroids : float32, shape (total, d)
+    """
     import faiss
 
     dim, total = centroids.shape[1], len(centroids)
-    kind = settings.ann
-    if kind == "auto":
-        kind = "flat" if total < FLAT_BELOW or ann_device(settings) != "cpu" else "hnsw"
+    kind = ann_kind(total, settings)
     index: Any
     if kind == "flat":
         index = faiss.IndexFlatIP(dim)
     elif kind == "hnsw":
         index = faiss.IndexHNSWFlat(dim, HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efSearch = max(64, settings.ann_neighbors)
     else:
         cells = max(1, min(total // 39, int(4 * np.sqrt(total))))
         index = faiss.index_factory(dim, f"IVF{cells},Flat", faiss.METRIC_INNER_PRODUCT)
         index.cp.seed = settings.seed
-        index.nprobe = max(1, cells // 16)
         index.train(centroids)
     index.add(centroids)
     return index
+
+
+def set_effort(ann: Any, settings: IndexSettings) -> None:
+    """How far a search goes, on an index of the CPU; exhaustive ones have nothing to set."""
+    kind = type(ann).__name__
+    if "HNSW" in kind:
+        ann.hnsw.efSearch = settings.ann_effort or max(64, settings.ann_neighbors)
+    elif "IVF" in kind:
+        ann.nprobe = min(settings.ann_effort or max(1, ann.nlist // 16), ann.nlist)
+
+
+def ann_kind(centroids: int, settings: IndexSettings) -> str:
+    """``flat``, ``hnsw`` or ``ivf``; ``auto`` is flat for few centroids and on a GPU."""
+    if settings.ann != "auto":
+        return settings.ann
+    return "flat" if centroids < FLAT_BELOW or ann_device(settings) != "cpu" else "hnsw"

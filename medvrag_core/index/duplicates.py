@@ -7,6 +7,8 @@ pages that differ in one dose look alike to an encoder.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,14 +27,16 @@ class DuplicatePair(Record):
     cosine: float
 
 
-def near_duplicates(store: VectorStore, threshold: float) -> list[DuplicatePair]:
+def near_duplicates(store: VectorStore, threshold: float, *, without: Collection[str] = ()) -> list[DuplicatePair]:
     """Pairs above ``threshold``; the earliest page stays, a page left out drops no other page.
 
     A threshold of 1.0 or more leaves nothing out. Memory holds one mean vector a page and a block of cosines.
+    Pages ``without`` are passed over, as if they were not there.
     """
     if threshold >= 1.0:
         return []
     means = np.concatenate([_means(shard) for shard in store.each_shard()])
+    passed_over = {*without}
     kept: list[int] = []
     pairs: list[DuplicatePair] = []
     for start in range(0, len(store), _PAGES_AT_ONCE):
@@ -42,6 +46,8 @@ def near_duplicates(store: VectorStore, threshold: float) -> list[DuplicatePair]
         before = len(kept)
         for row, twin in enumerate(twins):
             page = start + row
+            if store.page_ids[page] in passed_over:
+                continue
             if twin < 0:
                 twin = next((other for other in kept[before:] if within[row, other - start]), -1)
             if twin < 0:

@@ -1,4 +1,4 @@
-"""Exhaustive search: every page is scored with S(q, p). The reference for every other mode."""
+"""Exhaustive search over vectors in memory: the reference for every mode of the index."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from medvrag_core.errors import MismatchError
 from medvrag_core.index.base import PageIndex
 from medvrag_core.index.maxsim import score_pages
-from medvrag_core.records import Hit, SearchResult, StageTime
+from medvrag_core.index.ranking import check_query, ranked_hits
+from medvrag_core.records import SearchResult, StageTime
 
 
 class ExactIndex(PageIndex):
@@ -44,25 +44,5 @@ class ExactIndex(PageIndex):
         start = time.perf_counter()
         scores = score_pages(query, self.vectors, self.offsets, backward=self.backward)
         hits = ranked_hits(self.page_ids, scores, k)
-        return SearchResult(hits=hits, times=(StageTime(step="exact", seconds=time.perf_counter() - start),))
-
-
-def check_query(query: NDArray[np.float32], dim: int) -> None:
-    """Refuse a query that cannot have come from the encoder of this index."""
-    if query.ndim != 2 or query.shape[0] == 0 or query.shape[1] != dim:
-        raise MismatchError(
-            f"the query has vectors of shape {query.shape}, the index holds vectors of width {dim}",
-            way_out="search with the encoder that made the page vectors",
-        )
-
-
-def ranked_hits(page_ids: NDArray[np.str_], scores: NDArray[np.float32], k: int) -> tuple[Hit, ...]:
-    """The ``k`` best pages by score, equal scores in order of page id.
-
-    >>> [h.page_id for h in ranked_hits(np.array(["b", "a", "c"]), np.array([1, 1, 2], dtype=np.float32), 2)]
-    ['c', 'a']
-    """
-    order = np.lexsort((page_ids, -scores))[:k]
-    return tuple(
-        Hit(page_id=str(page_ids[i]), score=float(scores[i]), rank=rank) for rank, i in enumerate(order, start=1)
-    )
+        seconds = time.perf_counter() - start
+        return SearchResult(hits=hits, times=(StageTime(step="exact", seconds=seconds),), proved=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from fractions import Fraction
 
 from medvrag_core.records import Hit
 
@@ -22,9 +23,10 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], k: int, *, constan
     >>> [(h.page_id, round(h.score, 5)) for h in reciprocal_rank_fusion([["x", "y"], ["y", "z"]], 3)]
     [('y', 0.03252), ('x', 0.01639), ('z', 0.01613)]
     """
-    scores: dict[str, float] = defaultdict(float)
+    # Floating sums of the same numbers in another order differ in the last bit, and would break ties by it.
+    scores: dict[str, Fraction] = defaultdict(Fraction)
     for ranking in rankings:
         for rank, page_id in enumerate(ranking, start=1):
-            scores[page_id] += 1.0 / (constant + rank)
+            scores[page_id] += Fraction(1, constant + rank)
     best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:k]
-    return tuple(Hit(page_id=p, score=s, rank=rank) for rank, (p, s) in enumerate(best, start=1))
+    return tuple(Hit(page_id=p, score=float(s), rank=rank) for rank, (p, s) in enumerate(best, start=1))

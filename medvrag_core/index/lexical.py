@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from bm25s.stopwords import STOPWORDS_EN
 
-from medvrag_core.index.exact import ranked_hits
+from medvrag_core.index.ranking import ranked_hits
 from medvrag_core.records import Hit
 
 _HYPHENS = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d", "-") | {"\u00ad": "", "™": " "})

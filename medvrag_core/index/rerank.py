@@ -16,8 +16,8 @@ from medvrag_core.encoders.base import PageEncoder, PageInput, PageInputs
 from medvrag_core.encoders.encode import encode_corpus
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.index.chunk_search import ChunkSearch
-from medvrag_core.index.exact import ranked_hits
 from medvrag_core.index.maxsim import gather_pages, score_pages
+from medvrag_core.index.ranking import ranked_hits
 from medvrag_core.records import Page, PageLayout, SearchResult, StageTime, Word
 
 if TYPE_CHECKING:

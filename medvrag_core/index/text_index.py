@@ -15,7 +15,7 @@ from medvrag_core.corpus.chunks import TextChunk, chunks_digest
 from medvrag_core.encoders.text import TextEncoder
 from medvrag_core.errors import MismatchError, NotBuiltError
 from medvrag_core.index.chunk_search import ChunkSearch
-from medvrag_core.index.exact import ranked_hits
+from medvrag_core.index.ranking import ranked_hits
 from medvrag_core.records import Record, SearchResult, StageTime
 from medvrag_core.runs.publish import sha256_of, whole_file, whole_folder, write_text
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from medvrag_core.errors import InputError
 from medvrag_core.filter.base import PageFilter
-from medvrag_core.index.build import read_manifest
+from medvrag_core.index.manifest import read_manifest
 from medvrag_core.reasoning.exhibit import Exhibit, Show, as_found
 from medvrag_core.reasoning.loop import EvidenceSource, retrieve
 from medvrag_core.reasoning.sameness import page_of

@@ -16,7 +16,8 @@ from medvrag_core.encoders.encode import encode_corpus, read_throughput
 from medvrag_core.encoders.factory import make_page_encoder
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.index.base import PageIndex
-from medvrag_core.index.build import build_index, read_manifest
+from medvrag_core.index.build import build_index
+from medvrag_core.index.manifest import read_manifest
 from medvrag_core.runs.publish import write_text
 from medvrag_core.runs.stage import record_stage
 from medvrag_core.runs.workspace import Workspace
@@ -95,7 +96,9 @@ def prepare_index(workspace: Workspace, profile: Profile, *, progress: bool = Tr
     settings = profile.model_copy(update={"note": ""})
     with record_stage(workspace.root, "indexing", profile=profile.name, settings=settings) as stage:
         vectors = prepare_vectors(workspace, profile, progress=progress)
-        index = build_index(vectors, profile.index, workspace.index, near_duplicate=profile.corpus.near_duplicate)
+        index = build_index(
+            vectors, profile.index, workspace.index, near_duplicate=profile.corpus.near_duplicate, progress=progress
+        )
         manifest = read_manifest(workspace.index)
         stage.add(workspace.vectors / "manifest.json", workspace.index / "manifest.json")
         stage.measure(
@@ -106,8 +109,9 @@ def prepare_index(workspace: Workspace, profile: Profile, *, progress: bool = Tr
             near_duplicates_left_out=len(manifest.left_out),
             pages_indexed=manifest.pages,
             bytes_vectors=vectors.bytes,
-            ann_device=index.ann_device,
-            bytes_index=sum(p.stat().st_size for p in workspace.index.iterdir()),
+            mode=profile.index.mode,
+            device=index.device,
+            bytes_index=sum(p.stat().st_size for p in workspace.index.rglob("*") if p.is_file()),
         )
     return vectors, index
 

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from medvrag_core.corpus.chunks import TextChunk, chunk_pages
 from medvrag_core.corpus.page_text import text_of_page
@@ -20,6 +20,7 @@ from medvrag_core.filter.embedded_ranker import EmbeddedRanker
 from medvrag_core.index.base import PageIndex
 from medvrag_core.index.build import open_index
 from medvrag_core.index.chunk_search import ChunkSearch
+from medvrag_core.index.coarse_to_fine import CoarseToFineIndex
 from medvrag_core.index.lexical import Bm25Index
 from medvrag_core.index.text_factory import make_chunk_search
 from medvrag_core.models.base import ChatModel
@@ -139,7 +140,17 @@ class Resources:
     @opened("index")
     def exact_index(self) -> PageIndex:
         """The exhaustive reference over the same pages."""
-        settings = self.profile.index.model_copy(update={"mode": "exact"})
+        return self._index_in("exact")
+
+    @opened("index")
+    def paper_index(self) -> CoarseToFineIndex:
+        """The paper's Stage 1 over the same pages."""
+        index = self._index_in("paper")
+        assert isinstance(index, CoarseToFineIndex)
+        return index
+
+    def _index_in(self, mode: Literal["exact", "paper"]) -> PageIndex:
+        settings = self.profile.index.model_copy(update={"mode": mode})
         return open_index(self.vectors, settings, self.workspace.index)
 
     @opened()

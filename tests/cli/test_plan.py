@@ -88,9 +88,9 @@ def test_one_command_embeds_one_indexes_one_runs(
 
     indexed = medvrag("index", "--run", out)
     assert indexed.code == 0, indexed.err
-    assert indexed.out.rstrip().endswith("the ANN searches on cpu")
+    assert indexed.out.rstrip().endswith("mode exact on cpu")
     record = json.loads(medvrag("index", "--run", out, "--json").out)
-    assert (record["stage"], record["metrics"]["ann_device"]) == ("indexing", "cpu")
+    assert (record["stage"], record["metrics"]["device"]) == ("indexing", "cpu")
     made = (out / "index" / "manifest.json").stat().st_mtime_ns
 
     done = medvrag("run", "--questions", asked, "--out", out)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,8 @@ from made_pages import HashEncoder, made_pages
 from medvrag_core.encoders.encode import SHARD_PAGES, encode_corpus
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import InputError, MismatchError, NotBuiltError
-from medvrag_core.index.build import build_index, is_current, open_index
 from medvrag_core.runs.sealed import write_sealed
-from medvrag_core.settings import IndexSettings, Storage
+from medvrag_core.settings import Storage
 
 COUNT = 2 * SHARD_PAGES + 5
 
@@ -120,37 +118,3 @@ def test_a_damaged_state_of_the_encoder_is_found(tmp_path: Path) -> None:
     with pytest.raises(MismatchError, match=r"encoder/learned\.npy: is damaged"):
         store.load_encoder(HashEncoder())
 
-
-def test_bc25_a_reopened_index_ranks_the_same(tmp_path: Path) -> None:
-    store = build(tmp_path / "v", count=40)
-    settings = IndexSettings(mode="paper")
-    first = build_index(store, settings, tmp_path / "i", near_duplicate=1.0)
-    query = store.page("a0007#p7").vectors
-    again = open_index(VectorStore.open(tmp_path / "v"), settings, tmp_path / "i")
-    assert again.search(query, 10).hits == first.search(query, 10).hits
-    assert again.search(query, 1).hits[0].page_id == "a0007#p7"
-
-
-def test_an_index_of_other_vectors_is_refused_by_name(tmp_path: Path) -> None:
-    build_index(build(tmp_path / "v", count=10), IndexSettings(), tmp_path / "i", near_duplicate=1.0)
-    other = build(tmp_path / "w", count=11)
-    with pytest.raises(MismatchError, match="built from vectors"):
-        open_index(other, IndexSettings(), tmp_path / "i")
-    assert not is_current(other, IndexSettings(), tmp_path / "i", near_duplicate=1.0)
-
-
-def test_an_index_over_vectors_of_another_encoder_is_refused_and_the_field_is_named(tmp_path: Path) -> None:
-    build_index(build(tmp_path / "v", count=10), IndexSettings(), tmp_path / "i", near_duplicate=1.0)
-    with pytest.raises(MismatchError, match=r"i: .*encoder: 'hash' -> 'other'"):
-        open_index(build(tmp_path / "w", count=10, name="other"), IndexSettings(), tmp_path / "i")
-
-
-def test_an_index_of_another_version_is_built_anew(tmp_path: Path) -> None:
-    store = build(tmp_path / "v", count=10)
-    build_index(store, IndexSettings(), tmp_path / "i", near_duplicate=1.0)
-    path = tmp_path / "i" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    path.write_text(json.dumps({k: v for k, v in manifest.items() if k != "encoder"}))
-    assert not is_current(store, IndexSettings(), tmp_path / "i", near_duplicate=1.0)
-    build_index(store, IndexSettings(), tmp_path / "i", near_duplicate=1.0)
-    assert json.loads(path.read_text()) == manifest

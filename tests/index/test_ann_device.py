@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import faiss
 import numpy as np
 import pytest
+from made_index import indexed, made_pages, paper_index
 
 from medvrag_core.errors import MedvragError, SettingsError
-from medvrag_core.index.ann_device import ann_device, device_text, on_device
-from medvrag_core.index.coarse_to_fine import CoarseToFineIndex, all_centroids, make_ann
+from medvrag_core.index.ann_device import ann_device, on_device
+from medvrag_core.index.coarse_to_fine import Centroids, CoarseToFineIndex, make_ann
+from medvrag_core.index.device_text import device_text
 from medvrag_core.settings import IndexSettings, Profile, answering_settings
 
 
@@ -41,26 +44,21 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> list[StandInIndex]:
     return put
 
 
-def made(settings: IndexSettings, pages: int = 60) -> tuple[CoarseToFineIndex, Any]:
-    rng = np.random.default_rng(0)
-    vectors = rng.normal(size=(pages * 9, 16)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    offsets = np.arange(0, len(vectors) + 1, 9)
-    centroids, centroid_offsets = all_centroids(vectors, offsets, settings.centroids, settings.seed)
-    ann = make_ann(centroids, settings)
-    ids = [f"doc#p{k}" for k in range(pages)]
-    return CoarseToFineIndex(ids, vectors, offsets, centroids, centroid_offsets, ann, settings), ann
+def made(folder: Path, settings: IndexSettings, pages: int = 60) -> tuple[CoarseToFineIndex, Any]:
+    return paper_index(made_pages(pages), folder / str(uuid4()), settings)
 
 
-def test_without_a_gpu_everything_stays_on_the_cpu() -> None:
+def test_without_a_gpu_everything_stays_on_the_cpu(tmp_path: Path) -> None:
     assert faiss.get_num_gpus() == 0
-    index, ann = made(IndexSettings())
-    assert (index.ann_device, index.ann) == ("cpu", ann)
-    assert device_text(IndexSettings()).startswith("the ANN searches on cpu; FAISS ")
+    index, ann = made(tmp_path, IndexSettings())
+    assert (index.device, index.ann) == ("cpu", ann)
+    assert device_text(IndexSettings(mode="paper")).startswith("the ANN searches on cpu (FAISS ")
+    assert device_text(IndexSettings(mode="fast")).startswith("centroids and pages are scored on the CPU by int8")
+    assert device_text(IndexSettings(device="cpu")).startswith("every page is scored on the CPU by int8 codes (")
     with pytest.raises(
         SettingsError, match=r"'index.device': cuda:0 cannot be used; FAISS \S+ sees 0 GPUs.*device=cpu"
     ):
-        made(IndexSettings(device="cuda:0"))
+        made(tmp_path, IndexSettings(device="cuda:0"))
 
 
 @pytest.mark.parametrize(
@@ -68,24 +66,24 @@ def test_without_a_gpu_everything_stays_on_the_cpu() -> None:
 )
 @pytest.mark.parametrize("ann", ["auto", "flat", "ivf"])
 def test_an_index_is_put_on_the_gpu_and_finds_the_same(
-    two_gpus: list[StandInIndex], asked: str, device: str, number: int, ann: Any
+    two_gpus: list[StandInIndex], asked: str, device: str, number: int, ann: Any, tmp_path: Path
 ) -> None:
     shape = IndexSettings(ann=ann, ann_neighbors=40, shortlist=20)
-    index, _ = made(shape.model_copy(update={"device": asked}))
-    assert index.ann_device == device
+    index, _ = made(tmp_path, shape.model_copy(update={"device": asked}))
+    assert index.device == device
     assert [(moved.number, moved) for moved in two_gpus] == [(number, index.ann)]
-    there, _ = made(shape.model_copy(update={"device": "cpu"}))
-    assert there.ann_device == "cpu"
+    there, _ = made(tmp_path, shape.model_copy(update={"device": "cpu"}))
+    assert there.device == "cpu"
     assert len(two_gpus) == 1
-    query = np.asarray(index.vectors[40:44])
+    query = made_pages(60)[40][:4]
     assert index.search(query, 10).hits == there.search(query, 10).hits
 
 
 def test_the_file_of_an_index_is_that_of_a_cpu(two_gpus: list[StandInIndex], tmp_path: Path) -> None:
-    index, ann = made(IndexSettings(ann="ivf"))
+    _, ann = made(tmp_path, IndexSettings(ann="ivf"))
     faiss.write_index(ann, str(tmp_path / "ann.faiss"))  # takes nothing that is on a GPU
     assert two_gpus
-    assert faiss.read_index(str(tmp_path / "ann.faiss")).ntotal == len(index.centroids)
+    assert faiss.read_index(str(tmp_path / "ann.faiss")).ntotal == ann.ntotal
 
 
 def test_with_a_gpu_auto_is_flat_at_any_size(two_gpus: list[StandInIndex], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,10 +102,10 @@ def test_with_a_gpu_auto_is_flat_at_any_size(two_gpus: list[StandInIndex], monke
     ],
 )
 def test_what_a_gpu_cannot_do_stays_on_the_cpu_unless_it_was_asked_for(
-    two_gpus: list[StandInIndex], change: dict[str, Any], words: str
+    two_gpus: list[StandInIndex], change: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
-    index, ann = made(IndexSettings(**change))
-    assert (index.ann_device, index.ann, two_gpus) == ("cpu", ann, [])
+    index, ann = made(tmp_path, IndexSettings(**change))
+    assert (index.device, index.ann, two_gpus) == ("cpu", ann, [])
     with pytest.raises(SettingsError) as refused:
         ann_device(IndexSettings(device="cuda:1", **change))
     assert words in str(refused.value)
@@ -115,13 +113,12 @@ def test_what_a_gpu_cannot_do_stays_on_the_cpu_unless_it_was_asked_for(
         ann_device(IndexSettings(device="cuda:2"))
 
 
-def test_an_hnsw_that_was_made_without_a_gpu_stays_on_the_cpu(
-    two_gpus: list[StandInIndex], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = np.eye(16, dtype=np.float32)
-    hnsw = make_ann(rows, IndexSettings(ann="hnsw"))
-    index = CoarseToFineIndex(["a#p1"], rows, np.array([0, 16]), rows, np.array([0, 16]), hnsw, IndexSettings())
-    assert index.ann_device == "cpu"
+def test_an_hnsw_that_was_made_without_a_gpu_stays_on_the_cpu(two_gpus: list[StandInIndex], tmp_path: Path) -> None:
+    pages = [np.eye(16, dtype=np.float32)]
+    hnsw = make_ann(pages[0], IndexSettings(ann="hnsw"))
+    centroids = Centroids(pages[0], np.array([0, 16]))
+    index = CoarseToFineIndex(indexed(pages, tmp_path, IndexSettings()), centroids, hnsw, IndexSettings())
+    assert index.device == "cpu"
     assert two_gpus == []
 
 

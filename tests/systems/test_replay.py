@@ -18,6 +18,7 @@ from medvrag_core.models import openai_client
 from medvrag_core.models.store import CallStore
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question, ReaderReply, Trace
+from medvrag_core.runs.verified import NOTE
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile
 from medvrag_core.systems.answering import answer_all, read_asked, read_traces, trace_path
@@ -49,7 +50,7 @@ def files(folder: Path) -> dict[str, str]:
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != NOTE  # which files were found whole, and when
     }
 
 

@@ -23,6 +23,7 @@ from medvrag_core.evaluation.cost.run_size import (
 )
 from medvrag_core.evaluation.cost.unit_costs import Kind, UnitCost, UnitCosts, weakest
 from medvrag_core.index.coarse_to_fine import FLAT_BELOW, HNSW_LINKS
+from medvrag_core.index.segments import segment_bytes
 from medvrag_core.models.serving.memory import (
     ARCHITECTURES,
     GIB,
@@ -222,19 +223,20 @@ def _embedding(work: _Work) -> Iterator[PlanLine]:
 
 
 def _index(work: _Work) -> Iterator[PlanLine]:
-    width = work.page.vector_width
+    width, index = work.page.vector_width, work.profile.index
     core = work.vectors * width / _GIGA * work.value("index_s")
     yield work.line(
-        "index", "centroids", work.centroids, "centroids", "index_s", core_s=core, wall_s=core,
-        bytes=work.centroids * width * 4,
+        "index", "codes and centroids", work.size.pages, "pages", "index_s", core_s=core, wall_s=core,
+        bytes=work.size.pages * segment_bytes(work.page.vectors, width, index.centroids),
     )  # fmt: skip
     pairs = work.size.pages**2 / 2 * width / _GIGA * work.value("maxsim_s")
     yield work.line("index", "near-duplicates", work.size.pages, "pages", "maxsim_s", core_s=pairs, wall_s=pairs)
     kind = _kind_of_ann(work.profile, work.centroids)
-    hnsw = kind == "hnsw"
-    core = work.centroids * work.value("hnsw_s") if hnsw else 0.0
-    a_centroid = width * 4 + (2 * HNSW_LINKS * _LINK_BYTES if hnsw else 0)
-    names = ("hnsw_s",) if hnsw else ()
+    if index.mode != "paper" or kind == "flat":  # A flat one is made whenever the index is opened.
+        return
+    names = ("hnsw_s",) if kind == "hnsw" else ()
+    core = work.centroids * work.value("hnsw_s") if names else 0.0
+    a_centroid = width * 4 + (2 * HNSW_LINKS * _LINK_BYTES if names else 0)
     yield work.line(
         "index", f"ANN ({kind})", work.centroids, "centroids", *names, core_s=core, wall_s=core,
         bytes=work.centroids * a_centroid,
@@ -252,12 +254,22 @@ def _search(work: _Work) -> Iterator[PlanLine]:
         "search", "encode queries", rounds, "rounds", cost, wall_s=seconds,
         **({"core_s": seconds} if embedded else {"gpu_s": seconds}),
     )  # fmt: skip
-    looked_at = work.centroids if _kind_of_ann(work.profile, work.centroids) == "flat" else 0.0
-    scored = min(work.profile.index.shortlist, work.size.pages) * work.page.vectors
-    products = rounds * work.value("query_vectors") * width / _GIGA
-    core = products * (looked_at * work.value("ann_s") + scored * work.value("maxsim_s"))
-    names = ("query_vectors", "ann_s", "maxsim_s")
-    yield work.line("search", "ANN and exact scores", rounds, "rounds", *names, core_s=core, wall_s=core)
+    index, pages = work.profile.index, work.size.pages
+    if index.mode == "exact" and index.device.startswith("cuda"):
+        yield work.line("search", f"stage 1 on '{index.device}'", rounds, "rounds", wall_s=None)
+        return
+    a_query = work.value("query_vectors") * width / _GIGA
+    rescored = min(index.rescore, pages) * work.page.vectors
+    by_codes, names = pages * work.page.vectors, ["query_vectors", "scan_s", "maxsim_s"]
+    ann = 0.0
+    if index.mode == "fast":
+        by_codes = pages * index.centroids + min(index.shortlist, pages) * work.page.vectors
+    elif index.mode == "paper":
+        by_codes = min(index.shortlist, pages) * work.page.vectors
+        if _kind_of_ann(work.profile, work.centroids) == "flat":
+            ann, names = work.centroids * work.value("ann_s"), [*names, "ann_s"]
+    core = rounds * a_query * (ann + by_codes * work.value("scan_s") + rescored * work.value("maxsim_s"))
+    yield work.line("search", f"stage 1, mode {index.mode}", rounds, "rounds", *names, core_s=core, wall_s=core)
 
 
 def _filter(work: _Work) -> Iterator[PlanLine]:
@@ -336,12 +348,19 @@ def _kind_of_ann(profile: Profile, centroids: float) -> str:
 
 def _memory(work: _Work) -> Iterator[Memory]:
     width = work.page.vector_width
-    yield Memory(where="main memory", what="page vectors as float32", gib=work.vectors * width * 4 / GIB)
-    ann = work.centroids * width * 4 / GIB
-    yield Memory(where="main memory", what="centroids, and the ANN over them", gib=2 * ann)
     encoder, index = work.profile.encoder, work.profile.index
-    if index.device.startswith("cuda"):
-        yield Memory(where=f"'index.device' {index.device}", what="the ANN; FAISS takes room beside it", gib=ann)
+    on_gpu = index.device.startswith("cuda")
+    if index.mode == "exact" and on_gpu:
+        vectors = work.vectors * width * 2 / GIB
+        yield Memory(where=f"'index.device' {index.device}", what="page vectors as float16", gib=vectors)
+    else:
+        size = work.size.pages * segment_bytes(work.page.vectors, width, index.centroids) / GIB
+        yield Memory(where="main memory", what="the index, mapped; less room only makes it slow", gib=size)
+    if index.mode == "paper":
+        ann = work.centroids * width * 4 / GIB
+        yield Memory(where="main memory", what="centroids, and the ANN over them", gib=2 * ann)
+        if on_gpu:
+            yield Memory(where=f"'index.device' {index.device}", what="the ANN; FAISS takes room beside it", gib=ann)
     sizes = ARCHITECTURES.get(encoder.model)
     if encoder.device.startswith("cuda") and sizes is not None:
         what = f"weights of {encoder.model}; batches take room beside them"

@@ -15,7 +15,8 @@ from tqdm import tqdm
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.statistics.means import Estimate, mean_of
-from medvrag_core.index.build import open_index, read_manifest
+from medvrag_core.index.build import open_index
+from medvrag_core.index.manifest import read_manifest
 from medvrag_core.records import Query, Record
 from medvrag_core.systems.resources import Resources
 

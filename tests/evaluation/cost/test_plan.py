@@ -136,16 +136,41 @@ def test_what_does_not_fit_is_told() -> None:
 
 
 def test_memory_of_each_place() -> None:
-    plan = planned("a100", PAPER, SHIPPED, index__device="cuda:1")
+    plan = planned("a100", PAPER, SHIPPED, index__device="cuda:1", index__mode="paper")
     held = {(m.where, m.what.split()[0]): m.gib for m in plan.memory}
-    vectors = 350_000 * 744 / 7
-    assert held["main memory", "page"] == pytest.approx(vectors * 128 * 4 / 2**30)
-    assert held["'index.device' cuda:1", "the"] == pytest.approx(350_000 * 8 * 128 * 4 / 2**30)
+    vectors, pages = 744 / 7, 350_000
+    a_page = (7 * 16 + 8) * 128
+    assert held["main memory", "the"] == pytest.approx(pages * a_page / 2**30)
+    assert held["'index.device' cuda:1", "the"] == pytest.approx(pages * 8 * 128 * 4 / 2**30)
     assert held["'encoder.device' cuda:0", "weights"] == pytest.approx(2 * 3.755e9 / 2**30, rel=0.01)
     readers = [m for m in plan.memory if "(reader)" in m.what]
     assert [(m.where, m.of_gib) for m in readers] == [("GPU 2, 3, each", 79)]
-    assert line(plan, "index", "ANN").what == "ANN (flat)", "a GPU needs no HNSW"
-    assert line(planned("a100", PAPER, SHIPPED, index__device="cpu"), "index", "ANN").what == "ANN (hnsw)"
+    on_gpu = planned("a100", PAPER, SHIPPED, index__device="cuda:1")
+    assert {m.where: m.gib for m in on_gpu.memory}["'index.device' cuda:1"] == pytest.approx(
+        pages * vectors * 128 * 2 / 2**30
+    )
+
+
+def test_the_modes_of_the_index_by_hand() -> None:
+    """Products of one query with the vectors that each mode meets, in billions, at the costs of the table."""
+    costs = SHIPPED
+    a_query = costs["query_vectors"].value * 128 / 1e9
+    vectors, pages = 744 / 7, 350_000
+    anew = 512 * vectors * costs["maxsim_s"].value
+    scan = costs["scan_s"].value
+    wanted = {
+        "exact": pages * vectors * scan,
+        "fast": (pages * 8 + 4_000 * vectors) * scan,
+        "paper": 4_000 * vectors * scan,
+    }
+    for mode, by_codes in wanted.items():
+        plan = planned("a100", PAPER, SHIPPED, index__mode=mode, index__device="cpu")
+        rounds = line(plan, "search", "stage 1").amount
+        assert line(plan, "search", "stage 1").core_s == pytest.approx(rounds * a_query * (by_codes + anew))
+        assert any(entry.what == "ANN (hnsw)" for entry in plan.lines) == (mode == "paper")
+    flat = planned("a100", PAPER, SHIPPED, index__mode="paper", index__device="cuda:0")
+    assert not any("ANN" in entry.what for entry in flat.lines), "a GPU needs no HNSW, and a flat one is quickly made"
+    assert line(planned("a100", PAPER, SHIPPED, index__device="cuda:0"), "search", "stage 1").wall_s is None
 
 
 # --- tokens -----------------------------------------------------------------------------

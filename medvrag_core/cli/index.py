@@ -1,0 +1,103 @@
+"""The verbs of an index: built, tuned, thinned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from medvrag_core.cli.given import JsonOption, ProfileOption, RunOption, SetOption, profile_for
+from medvrag_core.errors import InputError
+from medvrag_core.runs.lock import only_writer
+from medvrag_core.runs.workspace import Workspace
+
+index = typer.Typer(invoke_without_command=True)
+
+
+@index.callback()
+def build(
+    context: typer.Context,
+    run_: Annotated[Path | None, typer.Option("--run", help="Folder of a run with vectors.")] = None,
+    profile: ProfileOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Build the index over the pages of a run, after `medvrag embed`, or bring it up to date.
+
+    Pages that were added to the vectors get a segment of their own; a stopped build goes on. Example:
+
+        medvrag index --run runs/a100
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from medvrag_core.cli.run import require_corpus
+    from medvrag_core.runs.stage import read_stage
+    from medvrag_core.systems.prepare import prepare_index
+
+    if run_ is None:
+        raise InputError("no run is named", way_out="give --run and the folder of a run")
+    workspace = Workspace(run_)
+    resolved = profile_for(workspace, profile, set_)
+    with only_writer(run_):
+        require_corpus(workspace, None)
+        prepare_index(workspace, resolved)
+    record = read_stage(run_, "indexing", made_by="`medvrag index`")
+    if as_json:
+        typer.echo(record.model_dump_json(indent=1))
+        return
+    found = record.metrics
+    typer.echo(
+        f"{run_}: {found['pages_indexed']:,} pages indexed, {found['near_duplicates_left_out']:,} near-duplicates left "
+        f"out, {found['bytes_index'] / found['pages']:,.0f} bytes a page; mode {found['mode']} on {found['device']}"
+    )
+
+
+@index.command("tune")
+def tune(
+    run_: RunOption,
+    mode: Annotated[Literal["fast", "paper"], typer.Option(help="The mode to tune.")] = "fast",
+    recall: Annotated[float, typer.Option(min=0, max=1, help="Share of exact search's best pages to find.")] = 0.99,
+    at: Annotated[int, typer.Option(min=1, help="Best pages that count.")] = 100,
+    queries: Annotated[
+        Path | None, typer.Option(help="JSONL with id and text; not those you report. Default: page summaries.")
+    ] = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the fastest settings of a mode that find enough of what exact search finds; keep the whole curve.
+
+    Example:
+
+        medvrag index tune --run runs/a100 --recall 0.99 --at 100
+    """
+    from medvrag_core.evaluation.questions import read_queries
+    from medvrag_core.evaluation.retrieval.index_tuning import tune_run
+    from medvrag_core.systems.resources import Resources
+    from medvrag_core.views.index_text import tuning_text
+
+    workspace = Workspace(run_)
+    resources = Resources(workspace, profile_for(workspace, None, set_))
+    asked = None if queries is None else read_queries(queries)
+    found = tune_run(resources, mode, asked, recall=recall, at=at)
+    typer.echo(found.to_json() if as_json else tuning_text(found))
+
+
+@index.command("delete")
+def delete(
+    run_: RunOption,
+    pages: Annotated[list[str], typer.Argument(help="Page ids, such as paper#p6.")],
+) -> None:
+    """Take pages out of the index of a run; it answers as one that was made without them.
+
+    Example:
+
+        medvrag index delete --run runs/a100 paper#p6 paper#p7
+    """
+    from medvrag_core.encoders.vectors import VectorStore
+    from medvrag_core.index.build import delete_pages
+
+    workspace = Workspace(run_)
+    with only_writer(run_):
+        manifest = delete_pages(VectorStore.open(workspace.vectors), workspace.index, pages)
+    typer.echo(f"{run_}: {len({*pages}):,} pages deleted, {manifest.pages:,} are left")

@@ -1,0 +1,111 @@
+"""All pages of an index in memory as codes: what every mode scores with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medvrag_core.encoders.shards import starts
+from medvrag_core.index.int8.codes import score_bounds
+from medvrag_core.index.int8.kernels import Kernels
+from medvrag_core.index.int8.text import LANES
+from medvrag_core.index.segments import Segment
+
+Scores = NDArray[np.float32]
+Places = NDArray[np.int64]
+_PIECES = 4
+"""Pieces of work a thread, so that one that is held up does not hold up all."""
+
+
+@dataclass(frozen=True)
+class CodedPages:
+    """The pages of some segments, numbered through in the order of the vector store.
+
+    All scores are those of coded vectors; they do not depend on segments or threads.
+
+    Attributes
+    ----------
+    segments : at least one
+    backward : weight of the second half of S
+    threads : that score side by side; 0 is one for each core
+    """
+
+    segments: Sequence[Segment]
+    backward: float = 1.0
+    threads: int = 0
+    kernels: Kernels = field(default_factory=Kernels)
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    def scores(self, query: NDArray[np.float32], places: Places) -> Scores:
+        """S(q, p) of chosen pages, in the order given; ascending places are fastest."""
+        coded = self.kernels.query(query)
+        out = np.empty(len(places), dtype=np.float32)
+        order = None if _ascending(places) else np.argsort(places, kind="stable")
+        ordered = places if order is None else places[order]
+        cuts = np.searchsorted(ordered, self._firsts)
+
+        def score(number: int, first: int, end: int) -> None:
+            chosen = ordered[first:end] - self._firsts[number]
+            self.kernels.pages(coded, self.segments[number].codes, chosen, self.backward, out[first:end])
+
+        self._side_by_side(score, [(n, int(a), int(b)) for n, (a, b) in enumerate(pairwise(cuts))])
+        if order is None:
+            return out
+        given = np.empty_like(out)
+        given[order] = out
+        return given
+
+    def centroid_scores(self, query: NDArray[np.float32]) -> Scores:
+        """The same for every page with centroids in place of vectors, each for as many as it stands for."""
+        coded = self.kernels.tile_query(query, self.segments[0].centroids.codes.shape[2])
+        out = np.empty(len(self), dtype=np.float32)
+
+        def score(number: int, first: int, end: int) -> None:
+            found = np.empty((end - first, LANES), dtype=np.float32)
+            self.kernels.tiles(coded, self.segments[number].centroids, first, end, self.backward, found)
+            start = int(self._firsts[number]) + first * LANES
+            last = min(start + found.size, int(self._firsts[number + 1]))
+            out[start:last] = found.ravel()[: last - start]
+
+        tiles = [-(-len(segment) // LANES) for segment in self.segments]
+        self._side_by_side(score, [(n, 0, count) for n, count in enumerate(tiles)])
+        return out
+
+    def bounds(self, query: NDArray[np.float32]) -> Scores:
+        """How far each of :meth:`scores` may be off at most, shape (N,)."""
+        coded = self.kernels.query(query)
+        return np.concatenate([score_bounds(coded, segment.codes, self.backward) for segment in self.segments])
+
+    def _side_by_side(self, work: Callable[[int, int, int], None], parts: Sequence[tuple[int, int, int]]) -> None:
+        """Do ``work(segment, first, end)`` for every part, cut into pieces for the threads."""
+        total = sum(end - first for _, first, end in parts)
+        threads = self.threads or os.cpu_count() or 1
+        if threads == 1 or total < _PIECES * threads:
+            for part in parts:
+                work(*part)
+            return
+        size = -(-total // (_PIECES * threads))
+        pieces = [(n, a, min(a + size, end)) for n, first, end in parts for a in range(first, end, size)]
+        for done in [self._pool.submit(work, *piece) for piece in pieces]:
+            done.result()
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.threads or os.cpu_count() or 1, thread_name_prefix="stage1")
+
+    @cached_property
+    def _firsts(self) -> Places:
+        return starts(np.array([len(segment) for segment in self.segments]))
+
+
+def _ascending(places: Places) -> bool:
+    return bool((places[1:] >= places[:-1]).all())

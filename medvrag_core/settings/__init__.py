@@ -1,0 +1,41 @@
+"""Configuration as data: one settings record a stage, unknown keys refused; :mod:`.profiles.load` reads YAML profiles.
+
+A profile file lists only what differs from the defaults below (or from the profile it
+``extends``). The resolved settings are saved beside every artefact and compared field by
+field before stored work is used again.
+"""
+
+from medvrag_core.settings.answering import ControlSettings, EvaluationSettings, LoopSettings, ReaderSettings
+from medvrag_core.settings.base import StageSettings, cores, looks_like_a_key
+from medvrag_core.settings.models import WHERE_FIELDS, CallSettings, ModelSettings, ServeSettings
+from medvrag_core.settings.pages import LOADER_FIELDS, CorpusSettings, EncoderSettings, Storage
+from medvrag_core.settings.profile import RESULT_BLIND, Profile, answering_settings, differences, fingerprint
+from medvrag_core.settings.search import MACHINE_FIELDS, FilterSettings, IndexSettings, PageTextPolicy, TextSettings
+
+__all__ = [
+    "LOADER_FIELDS",
+    "MACHINE_FIELDS",
+    "RESULT_BLIND",
+    "WHERE_FIELDS",
+    "CallSettings",
+    "ControlSettings",
+    "CorpusSettings",
+    "EncoderSettings",
+    "EvaluationSettings",
+    "FilterSettings",
+    "IndexSettings",
+    "LoopSettings",
+    "ModelSettings",
+    "PageTextPolicy",
+    "Profile",
+    "ReaderSettings",
+    "ServeSettings",
+    "StageSettings",
+    "Storage",
+    "TextSettings",
+    "answering_settings",
+    "cores",
+    "differences",
+    "fingerprint",
+    "looks_like_a_key",
+]

@@ -1,0 +1,68 @@
+"""How pages are made and encoded."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from medvrag_core.settings.base import StageSettings
+
+
+class CorpusSettings(StageSettings):
+    """Rendering and text of pages (paper section 3.1)."""
+
+    dpi: int = Field(300, ge=36, le=600, description="resolution of stored page images")
+    image_format: Literal["jpeg", "png"] = "jpeg"
+    jpeg_quality: int = Field(85, ge=30, le=100)
+    max_pixels: int = Field(20_000_000, description="cap on one page image; larger pages get a lower dpi")
+    ocr: Literal["auto", "off", "always"] = Field(
+        "auto", description="auto: read pages that have no text layer; always: read every page from its image alone"
+    )
+    ocr_engine: Literal["rapidocr", "tesseract"] = "rapidocr"
+    ocr_figures: bool = Field(True, description="read the text inside large figures that have no text layer")
+    ocr_dpi: int = Field(150, ge=72, le=300)
+    max_pages: int = Field(2_000, description="most pages taken from one file")
+    seconds_per_page: float = Field(20.0, description="wall-clock limit for one page in the child process")
+    memory_mb: int = Field(3_072, description="address space of the child process")
+    near_duplicate: float = Field(0.97, description="cosine of page means above which the later page is left out")
+    summary_tokens: int = Field(120, description="words and numbers in one page summary")
+
+
+Storage = Literal["float32", "float16", "int8"]
+
+
+class EncoderSettings(StageSettings):
+    """Page and query encoder."""
+
+    name: Literal[
+        "embedded", "colpali", "colqwen2", "colqwen2.5", "colqwen3", "colqwen3.5", "colsmol", "colmodernvbert",
+        "visrag-ret", "dse",
+    ] = "embedded"  # fmt: skip
+    model: str = Field("all-MiniLM-L6-v2", description="weights; of all others than embedded, a hub id or a folder")
+    revision: str = Field("", description="commit of a hub id; empty: its main branch, whose commit is recorded")
+    base_revision: str = Field("", description="commit of the base of an adapter; empty: what the adapter says")
+    dim: int = Field(128, description="width of one vector; for the embedded encoder, of its dense part")
+    lexical_dim: int = Field(0, ge=0, multiple_of=4, description="width of the lexical part, embedded encoder only")
+    lexical_weight: float = Field(0.0, ge=0, le=1, description="length of the lexical part of a unit vector")
+    vectors_per_page: int = Field(103, ge=1, description="most vectors kept a page (paper: ~103); embedded only")
+    words_per_patch: int = Field(40, ge=1, description="longest run of words in one patch, embedded encoder only")
+    whole_query: float = Field(
+        0.5, ge=0, le=1, description="weight of the vector of the whole query beside those of its words; embedded only"
+    )
+    pool_factor: int = Field(7, ge=1, description="col…: patches a vector on average; 7: the paper's ~103, 1: keep all")
+    pca_dim: int = Field(0, ge=0, description="col…: width after a PCA fitted on the corpus; 0: none (native: 128)")
+    nested_dim: int = Field(0, ge=0, description="first numbers kept of a vector trained for that (dse); 0: all")
+    query_prefix: str = Field("", description="before every query; most families of colpali-engine need 'Query: '")
+    augmentation_tokens: int = Field(10, ge=0, description="col…: tokens behind every query")
+    max_visual_tokens: int = Field(768, ge=4, description="cap on the image tokens of one page")
+    self_check: bool = Field(True, description="col…: when opened, see that a page's vectors ignore its batch")
+    device: str = "cpu"
+    batch_size: int = Field(8, ge=1, description="pages the model takes at once")
+    loaders: int = Field(4, ge=1, description="threads that make page images ready while the model runs")
+    read_ahead: int = Field(4, ge=1, description="batches whose pages are sorted by size, and as many made ready ahead")
+    storage: Storage = Field("float16", description="how vectors are kept; int8 has one scale a vector")
+
+
+LOADER_FIELDS = ("loaders", "read_ahead", "self_check")
+"""Fields of :class:`EncoderSettings` that cannot change a vector."""

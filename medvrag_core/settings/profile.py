@@ -1,0 +1,101 @@
+"""All stages together, and how two such sets of settings are compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from medvrag_core.settings.answering import ControlSettings, EvaluationSettings, LoopSettings, ReaderSettings
+from medvrag_core.settings.base import StageSettings, cores
+from medvrag_core.settings.models import WHERE_FIELDS, CallSettings, ModelSettings, ServeSettings
+from medvrag_core.settings.pages import LOADER_FIELDS, CorpusSettings, EncoderSettings
+from medvrag_core.settings.search import MACHINE_FIELDS, FilterSettings, IndexSettings, TextSettings
+
+
+class Profile(StageSettings):
+    """All stages together; what a YAML file under ``medvrag_core/profiles`` describes."""
+
+    name: str
+    note: str = ""
+    seed: int = 42
+    workers: int = Field(0, ge=0, description="processes for CPU work; 0: one a core")
+    corpus: CorpusSettings = CorpusSettings()
+    encoder: EncoderSettings = EncoderSettings()
+    index: IndexSettings = IndexSettings()
+    filter: FilterSettings = FilterSettings()
+    filter_model: ModelSettings = ModelSettings()
+    reader: ReaderSettings = ReaderSettings()
+    reader_model: ModelSettings = ModelSettings()
+    judge_model: ModelSettings = Field(
+        ModelSettings(),
+        # Left out while it is empty: runs made before there was a judge go on under their old fingerprints.
+        exclude_if=lambda model: not model.model,
+        description="labels pages as relevant for `medvrag judge`; no part of any answer",
+    )
+    loop: LoopSettings = LoopSettings()
+    control: ControlSettings = ControlSettings()
+    calls: CallSettings = CallSettings()
+    serve: ServeSettings = ServeSettings()
+    text: TextSettings = TextSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @property
+    def processes(self) -> int:
+        """How many processes do CPU work side by side on this machine."""
+        return self.workers or cores()
+
+
+RESULT_BLIND = ("name", "note", "workers", "evaluation", "calls", "serve", "judge_model")
+"""Fields of a profile that cannot change an answer."""
+
+
+def answering_settings(profile: Profile) -> Profile:
+    """The profile with the default in every field that cannot change an answer, for comparison and fingerprints.
+
+    >>> here = Profile(name="a", reader_model=ModelSettings(base_url="http://127.0.0.1:1/v1"))
+    >>> there = Profile(name="b", calls=CallSettings(in_flight=99))
+    >>> answering_settings(here) == answering_settings(there)
+    True
+    """
+    values: dict[str, Any] = {
+        name: "" if name == "name" else Profile.model_fields[name].get_default()
+        for name in RESULT_BLIND
+        if name in Profile.model_fields
+    }
+    where: dict[str, Any] = {name: ModelSettings.model_fields[name].default for name in WHERE_FIELDS}
+    for name in ("filter_model", "reader_model"):
+        values[name] = getattr(profile, name).model_copy(update=where)
+    loading: dict[str, Any] = {name: EncoderSettings.model_fields[name].default for name in LOADER_FIELDS}
+    values["encoder"] = profile.encoder.model_copy(update=loading)
+    here: dict[str, Any] = {name: IndexSettings.model_fields[name].default for name in MACHINE_FIELDS}
+    values["index"] = profile.index.model_copy(update=here)
+    return profile.model_copy(update=values)
+
+
+def fingerprint(settings: BaseModel) -> str:
+    """Sixteen hex digits that change when any field changes.
+
+    >>> fingerprint(LoopSettings()) == fingerprint(LoopSettings(max_rounds=2))
+    False
+    """
+    text = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def differences(stored: dict[str, Any], current: dict[str, Any], prefix: str = "") -> list[str]:
+    """Fields that differ between two resolved settings, each as ``field: stored -> current``.
+
+    >>> differences({"loop": {"max_rounds": 3}}, {"loop": {"max_rounds": 2}})
+    ['loop.max_rounds: 3 -> 2']
+    """
+    found: list[str] = []
+    for key in sorted(stored.keys() | current.keys()):
+        path, a, b = prefix + key, stored.get(key), current.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += differences(a, b, path + ".")
+        elif a != b:
+            found.append(f"{path}: {a} -> {b}")
+    return found

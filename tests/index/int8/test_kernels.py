@@ -1,0 +1,162 @@
+"""The compiled kernels against the plain reference, on every kind of instructions that this machine has."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medvrag_core.index.int8.codes import PageCodes, page_codes, tile_codes
+from medvrag_core.index.int8.instructions import KINDS, Instructions, of_this_machine
+from medvrag_core.index.int8.kernels import Kernels, assembly
+from medvrag_core.index.maxsim import score_pages
+
+HERE = [of_this_machine(), KINDS["plain"]]
+
+
+def available() -> list[Instructions]:
+    """All kinds that run here; a processor with the wide instruction has the narrow one too."""
+    if of_this_machine().name == "avx512-vnni":
+        import llvmlite.binding as llvm
+
+        if llvm.get_host_cpu_features().get("avxvnni"):
+            return [*HERE, KINDS["avx-vnni"]]
+    return HERE
+
+
+def made(seed: int, lengths: list[int], dim: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(sum(lengths), dim)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def asked(seed: int, rows: int, dim: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    query = rng.normal(size=(rows, dim))
+    query *= rng.uniform(0.2, 2, size=(rows, 1)) / np.linalg.norm(query, axis=1, keepdims=True)
+    return query.astype(np.float32)
+
+
+def scores(kernels: Kernels, query: np.ndarray, pages: PageCodes, backward: float, chosen: list[int]) -> np.ndarray:
+    out = np.full(len(chosen), np.nan, dtype=np.float32)
+    kernels.pages(kernels.query(query), pages, np.array(chosen, dtype=np.int64), backward, out)
+    return out
+
+
+LENGTHS = st.lists(st.integers(1, 50), min_size=1, max_size=6)
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(0, 999), LENGTHS, st.integers(1, 60), st.sampled_from([3, 16, 130]), st.sampled_from([0.0, 0.3, 1.0])
+)
+def test_pages_score_as_the_reference_and_the_same_bits_on_all_instructions(
+    seed: int, lengths: list[int], rows: int, dim: int, backward: float
+) -> None:
+    vectors, offsets = made(seed, lengths, dim)
+    query, pages = asked(seed + 1, rows, dim), page_codes(vectors, offsets)
+    every = list(range(len(lengths)))
+    found = [scores(Kernels(kind), query, pages, backward, every) for kind in available()]
+    assert np.allclose(found[0], score_pages(query, vectors, offsets, backward=backward), atol=0.03)
+    for other in found[1:]:
+        assert np.array_equal(found[0], other)
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(0, 999), st.integers(1, 40), st.sampled_from([1, 4]), st.integers(1, 50), st.sampled_from([0.0, 1.0])
+)
+def test_tiles_score_as_the_reference_and_the_same_bits_on_all_instructions(
+    seed: int, count: int, most: int, rows: int, backward: float
+) -> None:
+    lengths = np.random.default_rng(seed).integers(1, most + 1, size=count).tolist()
+    vectors, offsets = made(seed, lengths, 20)
+    query = asked(seed + 1, rows, 20)
+    shares = np.repeat(1 / np.diff(offsets), lengths).astype(np.float32)
+    tiles = tile_codes(vectors, offsets, shares, most)
+    found = []
+    for kind in available():
+        kernels, out = Kernels(kind), np.full(tiles.scales.shape, np.nan, dtype=np.float32)
+        kernels.tiles(kernels.tile_query(query, most), tiles, 0, len(out), backward, out)
+        found.append(out.ravel()[:count])
+    assert np.allclose(found[0], score_pages(query, vectors, offsets, backward=backward), atol=0.03)
+    for other in found[1:]:
+        assert np.array_equal(found[0], other)
+
+
+def test_some_tiles_alone_score_as_among_all() -> None:
+    vectors, offsets = made(2, [4] * 70, 8)
+    tiles = tile_codes(vectors, offsets, np.full(280, 0.25, dtype=np.float32), 4)
+    kernels = Kernels()
+    query = kernels.tile_query(asked(3, 5, 8), 4)
+    every = np.empty((5, 16), dtype=np.float32)
+    kernels.tiles(query, tiles, 0, 5, 1.0, every)
+    some = np.full((4, 16), np.nan, dtype=np.float32)
+    kernels.tiles(query, tiles, 2, 4, 1.0, some[1:3])
+    assert np.array_equal(some[1:3], every[2:4])
+    assert np.isnan(some[[0, 3]]).all()
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 999), LENGTHS, st.integers(1, 40), st.sampled_from([0.0, 1.0]))
+def test_vectors_that_codes_hold_without_loss_get_the_score_of_the_reference(
+    seed: int, lengths: list[int], rows: int, backward: float
+) -> None:
+    """Entries of -1, 0 and 1 with one scale: nothing is rounded but the sums."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.integers(-1, 2, size=(sum(lengths), 16)).astype(np.float32)
+    vectors[:, 0] = 1
+    query = np.where(rng.random((rows, 16)) < 0.5, -0.25, 0.25).astype(np.float32)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    found = scores(Kernels(), query, page_codes(vectors, offsets), backward, list(range(len(lengths))))
+    assert np.allclose(found, score_pages(query, vectors, offsets, backward=backward), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", available(), ids=lambda kind: kind.name)
+def test_bc23_no_padding_wins_where_all_similarities_are_negative(kind: Instructions) -> None:
+    pages = page_codes(np.array([[-0.6, 0.8]], dtype=np.float32), np.array([0, 1]))
+    query = np.array([[1.0, 0.0]], dtype=np.float32)
+    assert scores(Kernels(kind), query, pages, 1.0, [0])[0] == pytest.approx(-1.2, abs=0.01)
+    tiles = tile_codes(np.array([[-0.6, 0.8]], dtype=np.float32), np.array([0, 1]), np.ones(1, dtype=np.float32), 4)
+    kernels, out = Kernels(kind), np.empty((1, 16), dtype=np.float32)
+    kernels.tiles(kernels.tile_query(query, 4), tiles, 0, 1, 1.0, out)
+    assert out[0, 0] == pytest.approx(-1.2, abs=0.01)
+
+
+def test_chosen_pages_are_scored_in_the_order_given_and_again() -> None:
+    vectors, offsets = made(3, [5, 17, 40, 1], 16)
+    query, pages = asked(4, 7, 16), page_codes(vectors, offsets)
+    every = scores(Kernels(), query, pages, 1.0, [0, 1, 2, 3])
+    assert np.array_equal(scores(Kernels(), query, pages, 1.0, [3, 1, 1]), every[[3, 1, 1]])
+
+
+def test_a_page_scores_the_same_beside_any_other() -> None:
+    vectors, offsets = made(5, [5, 17, 40], 16)
+    query = asked(6, 9, 16)
+    alone = page_codes(vectors[5:22], np.array([0, 17]))
+    together = page_codes(vectors, offsets)
+    assert scores(Kernels(), query, alone, 1.0, [0])[0] == scores(Kernels(), query, together, 1.0, [1])[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "triple", "cpu", "wanted"),
+    [
+        ("avx512-vnni", "x86_64-unknown-linux-gnu", "cascadelake", "vpdpbusd"),
+        ("avx-vnni", "x86_64-unknown-linux-gnu", "alderlake", "vpdpbusd"),
+        ("neon-dotprod", "aarch64-unknown-linux-gnu", "neoverse-n1", "sdot"),
+        ("neon-dotprod", "arm64-apple-macosx", "apple-m1", "sdot"),
+    ],
+)
+@pytest.mark.parametrize("kernel", ["page_scores", "tile_scores"])
+def test_other_processors_get_their_instruction(kind: str, triple: str, cpu: str, wanted: str, kernel: str) -> None:
+    """Compiled for them, not run on them: only the text of the machine code is looked at."""
+    text = assembly(KINDS[kind], kernel, blocks=2, rows=3, triple=triple, cpu=cpu)
+    assert text.count(wanted) >= 3
+
+
+def test_a_processor_without_such_an_instruction_gets_none() -> None:
+    text = assembly(KINDS["plain"], "page_scores", blocks=1, rows=2, triple="x86_64-unknown-linux-gnu", cpu="haswell")
+    assert "vpdpbusd" not in text
+    assert "zmm" not in text
