@@ -1,0 +1,107 @@
+"""The collection that the engines of ``stage1.py`` search, its queries, and the exact scores of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from page_vectors import DIM, PageMaker, made_store
+from stage1_engines import Floats, Offsets, both_halves, row_blocks
+
+from medvrag_core.runs.publish import whole_file
+
+PLACES = (10, 100, 2_000)
+"""Recall is told at these."""
+_TIE = 1e-6
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Pages and queries.
+
+    Attributes
+    ----------
+    home : folder with ``rows.f16`` (the rows of all pages, one after another), ``offsets.npy``, and a store of the same
+    queries, targets : rows of each query, and the page that it was made from
+    exact : number of ways to float32 scores of shape (queries, pages)
+    """
+
+    home: Path
+    queries: tuple[Floats, ...]
+    targets: tuple[int, ...]
+    exact: dict[int, Floats]
+
+    @property
+    def pages(self) -> int:
+        """How many."""
+        return int(self.exact[1].shape[1])
+
+    @property
+    def store(self) -> Path:
+        """Folder of the same vectors as the package keeps them."""
+        return self.home / "vectors"
+
+    def recall(self, found: NDArray[np.int64], ways: int, at: int) -> float | None:
+        """Mean share of the best ``at`` pages among the first ``at`` found, for the first queries; None: too few pages.
+
+        ``found`` holds page numbers, shape (queries, k), -1 where nothing was found.
+        """
+        if at > min(self.pages, found.shape[1]):
+            return None
+        shares = []
+        for pages, scores in zip(found[:, :at], self.exact[ways], strict=False):
+            least = np.partition(scores, self.pages - at)[self.pages - at]
+            there = np.unique(pages[pages >= 0])
+            shares.append(float((scores[there] >= least - _TIE).sum()) / at)
+        return float(np.mean(shares))
+
+    def difficulty(self) -> dict[str, Any]:
+        """Where exact search puts the targets, how close scores lie, how alike one way and two ways rank."""
+        both, at = self.exact[2], np.array(self.targets)
+        ranks = (both > both[np.arange(len(at)), at][:, None]).sum(axis=1) + 1
+        ordered = -np.sort(-both, axis=1)
+        top = min(100, self.pages)
+        shared = self.recall(np.argsort(-self.exact[1], axis=1, kind="stable")[:, :top], 2, top)
+        scores = {str(p): round(float(ordered[:, p - 1].mean()), 4) for p in (1, 10, 100, 1_000) if p <= self.pages}
+        return {
+            "target_first": float(np.mean(ranks == 1)),
+            "target_among_100": float(np.mean(ranks <= 100)),
+            "mean_score_at": {**scores, "median": round(float(np.median(both)), 4)},
+            "two_way_top_100_in_one_way": shared,
+        }
+
+
+def collect(home: Path, maker: PageMaker, pages: int, queries: int, query_rows: int | None = None) -> Collection:
+    """Make a collection, or what is missing of it; ``query_rows`` gives all queries as many rows."""
+    home.mkdir(parents=True, exist_ok=True)
+    if not (home / "offsets.npy").is_file():
+        lengths: list[NDArray[np.int64]] = []
+        with whole_file(home / "rows.f16") as path, path.open("wb") as handle:
+            for block in maker.blocks(pages):
+                handle.write(block.rows.tobytes())
+                lengths.append(np.diff(block.offsets))
+        with whole_file(home / "offsets.npy") as path, path.open("wb") as handle:
+            np.save(handle, np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))
+    made_store(maker, pages, home / "vectors")
+    asked = [maker.query(number, pages) for number in range(queries)]
+    every = tuple(np.resize(query.rows, (query_rows or len(query.rows), DIM)) for query in asked)
+    np.savez(home / "queries.npz", sizes=[len(rows) for rows in every], rows=np.concatenate(every))
+    forward, both = _exact(home, every)
+    return Collection(home, every, tuple(query.target for query in asked), {1: forward, 2: both})
+
+
+def _exact(home: Path, queries: tuple[Floats, ...]) -> tuple[Floats, Floats]:
+    """Scores one way and both ways, each of shape (queries, pages); each block of rows is read once."""
+    offsets: Offsets = np.load(home / "offsets.npy")
+    rows = np.memmap(home / "rows.f16", dtype=np.float16, mode="r").reshape(-1, DIM)
+    forward, both = (np.empty((len(queries), len(offsets) - 1), dtype=np.float32) for _ in range(2))
+    for first, end in row_blocks(offsets):
+        block = rows[offsets[first] : offsets[end]].astype(np.float32)
+        inner = offsets[first : end + 1] - offsets[first]
+        for number, query in enumerate(queries):
+            forward[number, first:end], backward = both_halves(query, block, inner)
+            both[number, first:end] = forward[number, first:end] + backward
+    return forward, both

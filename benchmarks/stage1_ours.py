@@ -1,0 +1,145 @@
+"""The modes of ``medvrag_core.index``, and its kernel alone, as engines of ``stage1.py``; needs the package."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from page_vectors import page_number
+from stage1_engines import Engine, Floats, Halves, Offsets, best
+
+from medvrag_core.encoders.vectors import VectorStore
+from medvrag_core.index.build import build_index, open_index
+from medvrag_core.settings import IndexSettings
+
+
+class Ours(Engine):
+    """One mode. All modes share the folder of one index; near-duplicates stay in, so that all engines rank the same.
+
+    Where the vectors lie, and which settings are not the default, is read from ``ours.json`` in the folder.
+    """
+
+    package, module, ways, kept, memory_factor = "medvrag-core", "medvrag_core", 2, True, 1.5
+    mode: str
+    files: tuple[str, ...] = ("codes.npy", "pages.npz")
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        super().__init__(folder, threads)
+        told = json.loads((folder / "ours.json").read_text(encoding="utf-8"))
+        known = IndexSettings.model_fields
+        changed = {**told["changed"], "mode": self.mode, "threads": threads}
+        self._store = VectorStore.open(Path(told["store"]))
+        self._settings = IndexSettings(**{name: value for name, value in changed.items() if name in known})
+        self._home = folder / "index"
+
+    @classmethod
+    def known(cls) -> bool:
+        """Whether this version of the package has the mode."""
+        return cls.mode in get_args(IndexSettings.model_fields["mode"].annotation)
+
+    def build(self, rows: Halves, offsets: Offsets) -> None:
+        """See :class:`Engine`; the vectors come from the store, which holds the same."""
+        self._offsets = offsets
+        self._index = build_index(self._store, self._settings, self._home, near_duplicate=1.0)
+
+    def open(self, rows: Halves, offsets: Offsets) -> None:
+        """See :class:`Engine`."""
+        self._offsets = offsets
+        self._index = open_index(self._store, self._settings, self._home)
+
+    def search(self, query: Floats, k: int) -> NDArray[np.int64]:
+        """See :class:`Engine`."""
+        hits = self._index.search(query, k).hits
+        return np.array([page_number(hit.page_id) for hit in hits], dtype=np.int64)
+
+    @property
+    def bytes(self) -> int:
+        """See :class:`Engine`: the files that the mode reads; vectors for exact scores lie in the store besides."""
+        return sum(self._file(name) for name in self.files)
+
+    def must_read(self, m: int) -> int:
+        """See :class:`Engine`: the codes of all pages, and the vectors of those that are scored anew."""
+        return self._codes(self._pages)
+
+    @property
+    def _pages(self) -> int:
+        return len(self._offsets) - 1
+
+    def _codes(self, pages: int) -> int:
+        """Bytes of the codes of ``pages`` pages, and of the vectors of the best of them."""
+        anew = min(int(self._settings.model_dump().get("rescore", 0)), pages)
+        vectors = anew * int(self._offsets[-1]) * 2 * self._store.dim
+        return (min(pages, self._pages) * self._file("codes.npy") + vectors) // self._pages
+
+    def _file(self, name: str) -> int:
+        return sum(path.stat().st_size for path in self._home.rglob(name))
+
+
+class OursExact(Ours):
+    """Every page by its codes, the best anew by their vectors."""
+
+    name, mode = "ours exact", "exact"
+
+
+class OursFast(Ours):
+    """Every page by its centroids, a shortlist by its codes, the best anew by their vectors."""
+
+    name, mode = "ours fast", "fast"
+    files = (*Ours.files, "centroids.npy")
+
+    def must_read(self, m: int) -> int:
+        """See :class:`Engine`; where the shortlist holds every page, centroids are not looked at."""
+        some = self._settings.shortlist
+        return self._codes(some) + (self._file("centroids.npy") if some < self._pages else 0)
+
+
+class OursPaper(Ours):
+    """ANN over C = 8 unit centroids, coarse rank, a shortlist by its codes, the best anew by their vectors."""
+
+    name, mode = "ours paper", "paper"
+    files = (*Ours.files, "centroids.npy", "ann.faiss")
+
+    def must_read(self, m: int) -> int:
+        """See :class:`Engine`; no ANN can do without the float32 centroids that it returns."""
+        return self._codes(self._settings.shortlist) + m * self._settings.ann_neighbors * 4 * self._store.dim
+
+
+class OursKernel(OursExact):
+    """The kernel alone: codes of all pages, nothing scored anew."""
+
+    name = "ours kernel"
+
+    def build(self, rows: Halves, offsets: Offsets) -> None:
+        """See :class:`Engine`."""
+        super().build(rows, offsets)
+        self.open(rows, offsets)
+
+    def open(self, rows: Halves, offsets: Offsets) -> None:
+        """See :class:`Engine`."""
+        manifest, segments, coded = (
+            importlib.import_module(f"medvrag_core.index.{name}") for name in ("manifest", "segments", "coded_pages")
+        )
+        found = manifest.read_manifest(self._home).segments
+        every = [segments.open_segment(self._home / entry.folder) for entry in found]
+        self._coded: Any = coded.CodedPages(every, threads=self.threads)
+        self._offsets, self._every = offsets, np.arange(len(offsets) - 1)
+
+    def search(self, query: Floats, k: int) -> NDArray[np.int64]:
+        """See :class:`Engine`."""
+        return best(self._coded.scores(query, self._every), k)
+
+    def must_read(self, m: int) -> int:
+        """See :class:`Engine`."""
+        return self._file("codes.npy")
+
+
+OURS: tuple[type[Ours], ...] = (OursExact, OursFast, OursPaper)
+
+
+def write_ours(folder: Path, store: Path, changed: dict[str, Any]) -> None:
+    """Tell engines in this folder where the vectors lie, and which settings are not the default."""
+    (folder / "ours.json").write_text(json.dumps({"store": str(store), "changed": changed}), encoding="utf-8")
