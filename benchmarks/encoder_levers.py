@@ -30,9 +30,9 @@ from medvrag_core.encoders.pooling import pool_vectors
 from medvrag_core.errors import MedvragError
 from medvrag_core.evaluation.retrieval.metrics import question_scores, report_of
 from medvrag_core.evaluation.retrieval.paired import paired_retrieval
-from medvrag_core.index.ranking import ranked_hits
 from medvrag_core.index.lexical import Bm25Index
 from medvrag_core.index.maxsim import row_weights, score_pages
+from medvrag_core.index.ranking import ranked_hits
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Hit, PageLayout
 from medvrag_core.runs.workspace import Workspace
