@@ -135,14 +135,17 @@ def read_rows(folder: Path, rows: int, spans: Sequence[Span], into: Stored, *, w
 def _read(path: Path, rows: int, spans: Sequence[Span], into: NDArray[Any], way_out: str) -> None:
     size = into.itemsize * math.prod(into.shape[1:])
     try:
-        # Without a buffer, since a page is read in one go; np.load would parse the header, which takes longer.
-        with path.open("rb", buffering=0) as file:
-            head = file.read(len(_NPY) + _LENGTH)
+        # By numbers of bytes, since a page is read in one go; np.load would parse the header, which takes longer.
+        file = os.open(path, os.O_RDONLY)
+        try:
+            head = os.pread(file, len(_NPY) + _LENGTH, 0)
             first = len(head) + int.from_bytes(head[len(_NPY) :], "little")
-            whole = head.startswith(_NPY) and os.fstat(file.fileno()).st_size == first + rows * size
-            for span in spans if whole else ():
-                file.seek(first + span.source * size)
-                whole &= file.readinto(into[span.target : span.target + span.length].data) == span.length * size
+            whole = head.startswith(_NPY) and os.fstat(file).st_size == first + rows * size
+            for source, target, length in spans if whole else ():
+                buffer = into[target : target + length].data.cast("B")
+                whole &= os.preadv(file, [buffer], first + source * size) == length * size
+        finally:
+            os.close(file)
     except OSError as error:
         raise MismatchError(f"{path}: cannot be read ({error.strerror})", way_out=way_out) from None
     if not whole:

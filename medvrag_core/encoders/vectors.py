@@ -17,7 +17,7 @@ from medvrag_core.encoders.contents import read_contents
 from medvrag_core.encoders.identity import EncoderIdentity
 from medvrag_core.encoders.manifest import FORMAT, STATE, VectorManifest, manifest_path
 from medvrag_core.encoders.shards import Patches, Span, patches_of_shard, read_rows, room_for, starts
-from medvrag_core.encoders.storage import unpack
+from medvrag_core.encoders.storage import Stored, unpack
 from medvrag_core.errors import InputError, MismatchError, NotBuiltError
 from medvrag_core.records import PageVectors
 from medvrag_core.runs.sealed import read_sealed
@@ -116,7 +116,12 @@ class VectorStore:
             yield ShardVectors(first, *self.rows(np.arange(first, end)))
 
     def rows(self, places: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Vectors of some pages, of which nothing but these is read; may be called from several threads.
+        """Vectors of some pages, float32, shape (rows, dim), and their offsets; see :meth:`stored_rows`."""
+        stored, offsets = self.stored_rows(places)
+        return unpack(stored), offsets
+
+    def stored_rows(self, places: NDArray[np.int64]) -> tuple[Stored, NDArray[np.int64]]:
+        """Vectors of some pages as they are stored; nothing else is read. May be called from several threads.
 
         Parameters
         ----------
@@ -124,7 +129,7 @@ class VectorStore:
 
         Returns
         -------
-        vectors : float32, shape (rows, dim), in the order of ``places``
+        stored : in the order of ``places``
         offsets : int64, shape (P + 1,), rows of the page ``places[k]`` are ``offsets[k]:offsets[k + 1]``
 
         Raises
@@ -149,7 +154,7 @@ class VectorStore:
                 stored,
                 way_out=way_out(self.folder),
             )
-        return unpack(stored), offsets
+        return stored, offsets
 
     def page(self, page_id: str) -> PageVectors:
         """Vectors and boxes of one page; raises InputError for an unknown id."""

@@ -153,7 +153,7 @@ def open_index(
     pages = IndexedPages(
         store.page_ids,
         CodedPages(segments, backward=settings.backward_weight, threads=settings.threads),
-        store.rows,
+        store.stored_rows,
         places,
         store.dim,
         settings.rescore,

@@ -12,14 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from medvrag_core.encoders.storage import Stored
 from medvrag_core.index.base import PageIndex
 from medvrag_core.index.coded_pages import CodedPages, Places, Scores
-from medvrag_core.index.maxsim import row_weights, score_pages
+from medvrag_core.index.kernels.vector_scores import vector_scores
+from medvrag_core.index.maxsim import row_weights
 from medvrag_core.index.ranking import best_places, check_query, ranked_hits
 from medvrag_core.records import SearchResult, StageTime
 
-ReadVectors = Callable[[Places], tuple[NDArray[np.float32], NDArray[np.int64]]]
-"""Vectors, float32, shape (rows, d), and offsets of chosen pages, in the order given."""
+ReadVectors = Callable[[Places], tuple[Stored, NDArray[np.int64]]]
+"""Vectors of chosen pages as they are stored, and their offsets, in the order given."""
 _ROUNDING = 1e-4
 """More than sums of float32 lose of a score of rows of unit length."""
 
@@ -47,7 +49,7 @@ class IndexedPages:
 
     def exact_scores(self, query: NDArray[np.float32], places: Places) -> Scores:
         """S(q, p) of chosen pages by their vectors."""
-        return score_pages(query, *self.read(places), backward=self.coded.backward)
+        return vector_scores(query, *self.read(places), backward=self.coded.backward)
 
 
 class CodedIndex(PageIndex):

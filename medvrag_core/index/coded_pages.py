@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medvrag_core.encoders.shards import starts
-from medvrag_core.index.int8.codes import score_bounds
-from medvrag_core.index.int8.kernels import Kernels
-from medvrag_core.index.int8.text import LANES
+from medvrag_core.index.kernels.code_scores import Kernels
+from medvrag_core.index.kernels.codes import score_bounds
+from medvrag_core.index.kernels.text import LANES
 from medvrag_core.index.segments import Segment
+from medvrag_core.settings import cores
 
 Scores = NDArray[np.float32]
 Places = NDArray[np.int64]
@@ -82,25 +82,44 @@ class CodedPages:
 
     def bounds(self, query: NDArray[np.float32]) -> Scores:
         """How far each of :meth:`scores` may be off at most, shape (N,)."""
-        coded = self.kernels.query(query)
-        return np.concatenate([score_bounds(coded, segment.codes, self.backward) for segment in self.segments])
+        return score_bounds(self.kernels.query(query), *self._errors_and_norms, self.backward)
 
     def _side_by_side(self, work: Callable[[int, int, int], None], parts: Sequence[tuple[int, int, int]]) -> None:
-        """Do ``work(segment, first, end)`` for every part, cut into pieces for the threads."""
+        """Do ``work(segment, first, end)`` for every part, spread evenly over the threads."""
         total = sum(end - first for _, first, end in parts)
-        threads = self.threads or os.cpu_count() or 1
+        threads = self.threads or cores()
         if threads == 1 or total < _PIECES * threads:
             for part in parts:
                 work(*part)
             return
         size = -(-total // (_PIECES * threads))
-        pieces = [(n, a, min(a + size, end)) for n, first, end in parts for a in range(first, end, size)]
-        for done in [self._pool.submit(work, *piece) for piece in pieces]:
+        loads: list[list[tuple[int, int, int]]] = [[]]
+        room = size
+        for number, first, end in parts:
+            while first < end:
+                if not room:
+                    loads.append([])
+                    room = size
+                last = min(first + room, end)
+                loads[-1].append((number, first, last))
+                room -= last - first
+                first = last
+
+        def do(load: list[tuple[int, int, int]]) -> None:
+            for piece in load:
+                work(*piece)
+
+        for done in [self._pool.submit(do, load) for load in loads]:
             done.result()
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self.threads or os.cpu_count() or 1, thread_name_prefix="stage1")
+        return ThreadPoolExecutor(self.threads or cores(), thread_name_prefix="stage1")
+
+    @cached_property
+    def _errors_and_norms(self) -> tuple[Scores, Scores]:
+        codes = [segment.codes for segment in self.segments]
+        return np.concatenate([some.errors for some in codes]), np.concatenate([some.norms for some in codes])
 
     @cached_property
     def _firsts(self) -> Places:

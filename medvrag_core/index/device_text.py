@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from medvrag_core.index.ann_device import ann_device
-from medvrag_core.index.int8.instructions import of_this_machine
+from medvrag_core.index.kernels.instructions import of_this_machine
 from medvrag_core.index.torch_index import scan_device
 from medvrag_core.settings import IndexSettings
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medvrag_core.index.centroids import all_page_centroids
-from medvrag_core.index.int8.codes import GROUP, ZERO, PageCodes, TileCodes, block_starts, page_codes, tile_codes
-from medvrag_core.index.int8.text import LANES
+from medvrag_core.index.kernels.codes import GROUP, ZERO, PageCodes, TileCodes, block_starts, page_codes, tile_codes
+from medvrag_core.index.kernels.text import LANES
 
 _CODES, _CENTROIDS, _PAGES = "codes.npy", "centroids.npy", "pages.npz"
 
@@ -56,7 +56,7 @@ def write_segment(folder: Path, vectors: NDArray[np.float32], offsets: NDArray[n
 
     Parameters
     ----------
-    vectors, offsets : of the pages, as in :func:`~medvrag_core.index.int8.codes.page_codes`
+    vectors, offsets : of the pages, as in :func:`~medvrag_core.index.kernels.codes.page_codes`
     centroids : C
     """
     (found,) = all_page_centroids(vectors, offsets, (centroids,))
@@ -91,7 +91,8 @@ def open_segment(folder: Path) -> Segment:
     """A published segment; whoever opens it has checked its digests."""
 
     def mapped(name: str) -> NDArray[Any]:
-        return cast("NDArray[Any]", np.load(folder / name, mmap_mode="r", allow_pickle=False))
+        # As a plain array: cutting a piece out of a np.memmap takes many times as long.
+        return np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False))
 
     with np.load(folder / _PAGES, allow_pickle=False) as pages:
         return Segment(

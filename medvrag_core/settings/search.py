@@ -15,7 +15,7 @@ class IndexSettings(StageSettings):
     mode: Literal["exact", "fast", "paper"] = Field(
         "exact", description="exact: every page; fast: the best by their centroids; paper: ANN over centroids before"
     )
-    rescore: int = Field(512, ge=0, description="best pages by int8 codes that are scored anew by their vectors")
+    rescore: int = Field(256, ge=0, description="best pages by int8 codes that are scored anew by their vectors")
     threads: int = Field(0, ge=0, description="that score pages side by side; 0: one a core")
     centroids: int = Field(8, ge=1, description="fast, paper: C, spherical k-means centroids a page")
     ann: Literal["auto", "flat", "hnsw", "ivf"] = Field(

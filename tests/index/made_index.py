@@ -12,6 +12,7 @@ from medvrag_core.encoders.base import PageEncoder, PageInput
 from medvrag_core.encoders.encode import encode_corpus
 from medvrag_core.encoders.identity import EncoderIdentity
 from medvrag_core.encoders.shards import starts
+from medvrag_core.encoders.storage import Stored
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.index.coarse_to_fine import Centroids, CoarseToFineIndex, make_ann
 from medvrag_core.index.coded_index import IndexedPages
@@ -48,10 +49,15 @@ def indexed(pages: Sequence[np.ndarray], folder: Path, settings: IndexSettings, 
         home.mkdir(parents=True)
         write_segment(home, *flat(part), settings.centroids)
         segments.append(open_segment(home))
+
+    def read(places: np.ndarray) -> tuple[Stored, np.ndarray]:
+        rows, inner = gather_pages(vectors, offsets, places)
+        return Stored(rows), inner
+
     return IndexedPages(
         page_ids(len(pages)),
         CodedPages(segments, backward=settings.backward_weight, threads=settings.threads),
-        lambda places: gather_pages(vectors, offsets, places),
+        read,
         np.arange(len(pages), dtype=np.int64),
         vectors.shape[1],
         settings.rescore,

@@ -156,7 +156,7 @@ def test_the_modes_of_the_index_by_hand() -> None:
     costs = SHIPPED
     a_query = costs["query_vectors"].value * 128 / 1e9
     vectors, pages = 744 / 7, 350_000
-    anew = 512 * vectors * costs["maxsim_s"].value
+    anew = 256 * vectors * costs["maxsim_s"].value
     scan = costs["scan_s"].value
     wanted = {
         "exact": pages * vectors * scan,

@@ -6,16 +6,16 @@ both maxima are taken in registers, on whole numbers; only sums over a page are 
 
 from __future__ import annotations
 
-import ctypes
-from functools import lru_cache
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medvrag_core.index.int8.codes import PageCodes, QueryCodes, TileCodes, query_codes
-from medvrag_core.index.int8.instructions import KINDS, Instructions, of_this_machine
-from medvrag_core.index.int8.text import BYTES, FLOATS, INTS, LANES, Function
+from medvrag_core.index.kernels.codes import PageCodes, QueryCodes, TileCodes, query_codes
+from medvrag_core.index.kernels.instructions import KINDS, Instructions, of_this_machine
+from medvrag_core.index.kernels.machine_code import function
+from medvrag_core.index.kernels.text import BYTES, FLOATS, INTS, LANES, Function
 
 _LEAST = "splat (i32 -2147483648)"
 _QUERY = "ptr %query, ptr %begin_at, ptr %weights, i64 %tiles, i64 %sixteens, i64 %groups, float %backward"
@@ -167,55 +167,15 @@ class Kernels:
         return np.zeros_like(query.sums) if self.kind.signed else -128 * query.sums
 
 
-def assembly(kind: Instructions, kernel: str, *, blocks: int, rows: int, triple: str, cpu: str) -> str:
-    """What a kernel becomes on another processor, to look at."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, opt=3)
-    return str(machine.emit_assembly(_optimized(kind, kernel, blocks, rows, machine)))
+@cache
+def _compiled(kind: str, kernel: Literal["page_scores", "tile_scores"], blocks: int, rows: int) -> Any:
+    return function(source(KINDS[kind], kernel, blocks, rows))
 
 
-@lru_cache(maxsize=256)
-def _compiled(kind: str, kernel: str, blocks: int, rows: int) -> Any:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, jit=True
-    )
-    engine = llvm.create_mcjit_compiler(_optimized(KINDS[kind], kernel, blocks, rows, machine), machine)
-    engine.finalize_object()
-    pointers = {"page_scores": (5, 1, 2), "tile_scores": (3, 1, 1)}[kernel]
-    arguments = [
-        *[ctypes.c_void_p] * pointers[0],
-        *[ctypes.c_int64] * pointers[1],
-        *[ctypes.c_void_p] * 3,
-        *[ctypes.c_int64] * 3,
-        ctypes.c_float,
-        *[ctypes.c_void_p] * pointers[2],
-    ]
-    call = ctypes.CFUNCTYPE(None, *arguments)(engine.get_function_address(kernel))
-    _ENGINES.append(engine)
-    return call
-
-
-_ENGINES: list[Any] = []
-"""The owners of compiled code, which must outlive it."""
-
-
-def _optimized(kind: Instructions, kernel: str, blocks: int, rows: int, machine: Any) -> Any:
-    import llvmlite.binding as llvm
-
+def source(kind: Instructions, kernel: Literal["page_scores", "tile_scores"], blocks: int, rows: int) -> str:
+    """Text of one kernel and of what it calls."""
     text = page_scores(kind, rows) if kernel == "page_scores" else tile_scores(kind, blocks, rows)
-    largest = f"declare {INTS} @llvm.smax.v{LANES}i32({INTS}, {INTS})"
-    module = llvm.parse_assembly(f"{largest}\n{kind.declaration}\n{text}")
-    module.verify()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
-    builder.getModulePassManager().run(module, builder)
-    return module
+    return f"{kind.declaration}\n{text}"
 
 
 def _at(*arrays: NDArray[Any]) -> list[int]:

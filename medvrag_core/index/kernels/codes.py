@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medvrag_core.encoders.shards import starts as starts_of
-from medvrag_core.index.int8.text import LANES
+from medvrag_core.index.kernels.text import LANES
 from medvrag_core.index.maxsim import row_weights
 
 _LARGEST = 127
@@ -180,8 +180,10 @@ def query_codes(query: NDArray[np.float32], rows_at_once: int) -> QueryCodes:
     )
 
 
-def score_bounds(query: QueryCodes, pages: PageCodes, backward: float) -> NDArray[np.float32]:
-    """How far the score of codes may be from S(q, p) at most, for every page, shape (P,).
+def score_bounds(
+    query: QueryCodes, errors: NDArray[np.float32], norms: NDArray[np.float32], backward: float
+) -> NDArray[np.float32]:
+    """How far the score of codes may be from S(q, p) at most, for pages with these errors and norms, shape (P,).
 
     For a direction u, coded as u', and a vector v, coded as v', |u.v - u'.v'| <= |v - v'| + |u - u'| |v'|. Neither
     maxima nor means make a bound larger.
@@ -189,7 +191,8 @@ def score_bounds(query: QueryCodes, pages: PageCodes, backward: float) -> NDArra
     weight = float(query.lengths.mean())
     weighted = float((query.lengths * query.errors).mean())
     worst = float(query.errors.max())
-    bounds: NDArray[np.float32] = (weight + backward) * pages.errors + (weighted + backward * worst) * pages.norms
+    bounds: NDArray[np.float32] = np.float32(weight + backward) * errors
+    bounds += np.float32(weighted + backward * worst) * norms
     return bounds
 
 

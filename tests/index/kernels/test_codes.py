@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medvrag_core.index.int8.codes import PageCodes, page_codes, query_codes, score_bounds, tile_codes
+from medvrag_core.index.kernels.codes import PageCodes, page_codes, query_codes, score_bounds, tile_codes
 from medvrag_core.index.maxsim import score_pages
 
 
@@ -114,4 +114,6 @@ def test_no_score_is_farther_off_than_its_bound(backward: float, seed: int, leng
         similarity = directions @ back[a:b].T
         approximate.append((weights * similarity.max(axis=1)).mean() + backward * similarity.max(axis=0).mean())
     true = score_pages(query, vectors, offsets, backward=backward)
-    assert (np.abs(np.array(approximate) - true) <= score_bounds(coded, pages, backward) + 1e-5).all()
+    assert (
+        np.abs(np.array(approximate) - true) <= score_bounds(coded, pages.errors, pages.norms, backward) + 1e-5
+    ).all()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from medvrag_core.index.int8.text import BYTES, INTS, LANES, Function
+from medvrag_core.index.kernels.text import BYTES, INTS, LANES, Function
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medvrag_core.index.int8.codes import PageCodes, page_codes, tile_codes
-from medvrag_core.index.int8.instructions import KINDS, Instructions, of_this_machine
-from medvrag_core.index.int8.kernels import Kernels, assembly
+from medvrag_core.index.kernels.code_scores import Kernels, source
+from medvrag_core.index.kernels.codes import PageCodes, page_codes, tile_codes
+from medvrag_core.index.kernels.instructions import KINDS, Instructions, of_this_machine
+from medvrag_core.index.kernels.machine_code import assembly
 from medvrag_core.index.maxsim import score_pages
 
 HERE = [of_this_machine(), KINDS["plain"]]
@@ -152,11 +153,11 @@ def test_a_page_scores_the_same_beside_any_other() -> None:
 @pytest.mark.parametrize("kernel", ["page_scores", "tile_scores"])
 def test_other_processors_get_their_instruction(kind: str, triple: str, cpu: str, wanted: str, kernel: str) -> None:
     """Compiled for them, not run on them: only the text of the machine code is looked at."""
-    text = assembly(KINDS[kind], kernel, blocks=2, rows=3, triple=triple, cpu=cpu)
+    text = assembly(source(KINDS[kind], kernel, blocks=2, rows=3), triple=triple, cpu=cpu)
     assert text.count(wanted) >= 3
 
 
 def test_a_processor_without_such_an_instruction_gets_none() -> None:
-    text = assembly(KINDS["plain"], "page_scores", blocks=1, rows=2, triple="x86_64-unknown-linux-gnu", cpu="haswell")
+    text = assembly(source(KINDS["plain"], "page_scores", 1, 2), triple="x86_64-unknown-linux-gnu", cpu="haswell")
     assert "vpdpbusd" not in text
     assert "zmm" not in text

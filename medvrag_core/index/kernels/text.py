@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 LANES = 16
@@ -61,12 +61,12 @@ class Function:
         """Address of element ``place`` of an array."""
         return self.emit(f"getelementptr inbounds {kind}, ptr {base}, i64 {place}")
 
-    def load(self, base: str, place: str, kind: str) -> str:
-        """Element ``place`` of an array, which may begin at any multiple of 4 bytes."""
-        return self.emit(f"load {kind}, ptr {self.at(base, place, kind)}, align 4")
+    def load(self, base: str, place: str, kind: str, *, align: int = 4) -> str:
+        """Element ``place`` of an array, which may begin at any multiple of ``align`` bytes."""
+        return self.emit(f"load {kind}, ptr {self.at(base, place, kind)}, align {align}")
 
     def store(self, base: str, place: str, kind: str, value: str) -> None:
-        """Write element ``place`` of an array, likewise."""
+        """Write element ``place`` of an array."""
         self._lines.append(f"  store {kind} {value}, ptr {self.at(base, place, kind)}, align 4")
 
     def add(self, a: str, b: str) -> str:
@@ -105,25 +105,44 @@ class Function:
         """Product, lane by lane."""
         return self.emit(f"fmul {FLOATS} {a}, {b}")
 
+    def larger(self, a: str, b: str) -> str:
+        """The larger one, lane by lane, of floating numbers."""
+        return self.emit(f"call {FLOATS} @llvm.maxnum.v{LANES}f32({FLOATS} {a}, {FLOATS} {b})")
+
     def largest_lanes(self, vectors: list[str]) -> str:
-        """Of 16 vectors the largest lane of each; lane k of the result belongs to vector k."""
-        step, level = 1, vectors
-        while len(level) > 1:
-            low = [lane if not lane & step else lane - step + LANES for lane in range(LANES)]
-            high = [lane + step if not lane & step else lane + LANES for lane in range(LANES)]
-            level = [
-                self.largest(self.shuffle(a, b, "i32", LANES, low), self.shuffle(a, b, "i32", LANES, high))
-                for a, b in zip(level[::2], level[1::2], strict=True)
-            ]
-            step *= 2
-        return level[0]
+        """Of 16 vectors of whole numbers the largest lane of each; lane k of the result belongs to vector k."""
+        return self._folded(vectors, "i32", self.largest)
+
+    def lane_sums(self, vectors: list[str]) -> str:
+        """Of 16 vectors of floating numbers the sum of the lanes of each; lane k belongs to vector k."""
+        return self._folded(vectors, "float", self.fadd)
 
     def sum_of_lanes(self, vector: str) -> str:
-        """Sum of the lanes of floating numbers, in an order that no processor changes."""
+        """Sum of the lanes of floating numbers."""
+        return self._one(vector, self.fadd)
+
+    def largest_lane(self, vector: str) -> str:
+        """The largest lane of floating numbers."""
+        return self._one(vector, self.larger)
+
+    def _folded(self, vectors: list[str], kind: str, join: Callable[[str, str], str]) -> str:
+        """Two vectors joined to one, for all pairs, until one is left; the order is always the same."""
+        step = 1
+        while len(vectors) > 1:
+            low = [lane if not lane & step else lane - step + LANES for lane in range(LANES)]
+            high = [lane + step if not lane & step else lane + LANES for lane in range(LANES)]
+            vectors = [
+                join(self.shuffle(a, b, kind, LANES, low), self.shuffle(a, b, kind, LANES, high))
+                for a, b in zip(vectors[::2], vectors[1::2], strict=True)
+            ]
+            step *= 2
+        return vectors[0]
+
+    def _one(self, vector: str, join: Callable[[str, str], str]) -> str:
         step = LANES // 2
         while step:
             turned = [(lane + step) % LANES for lane in range(LANES)]
-            vector = self.fadd(vector, self.shuffle(vector, "poison", "float", LANES, turned))
+            vector = join(vector, self.shuffle(vector, "poison", "float", LANES, turned))
             step //= 2
         return self.emit(f"extractelement {FLOATS} {vector}, i64 0")
 

@@ -1,1 +1,0 @@
-"""Late interaction on whole numbers of one byte: page codes, and the compiled kernels that score them."""
