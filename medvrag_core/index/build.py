@@ -82,11 +82,12 @@ def write_index(
         kept.append(_make_segment(store, shards, settings, folder))
         manifest = manifest.model_copy(update={"segments": tuple(kept)})
         write_manifest(folder, manifest)
-    if before is not None and not todo and before.near_duplicate == near_duplicate:
+    if before is not None and before.finished and not todo and before.near_duplicate == near_duplicate:
         left_out = before.left_out
     else:
         left_out = tuple(near_duplicates(store, near_duplicate, without=manifest.deleted))
-    whole = manifest.model_copy(update={"left_out": left_out, "ann": _make_ann(settings, folder, manifest)})
+    ann = _make_ann(settings, folder, manifest)
+    whole = manifest.model_copy(update={"left_out": left_out, "ann": ann, "finished": True})
     if whole != before:
         write_manifest(folder, whole)
     _remove_others(folder, whole)
@@ -135,9 +136,9 @@ def open_index(
     """
     manifest = read_manifest(folder)
     require_same_encoder(folder, manifest.encoder, store.manifest.encoder)
-    if not manifest.complete and not partial:
+    if not manifest.finished and not partial:
         raise NotBuiltError(
-            f"{folder}: {len(manifest.segments)} of {manifest.segments_wanted} segments of the index are there",
+            f"{folder}: the index is not finished, {len(manifest.segments)} of {manifest.segments_wanted} segments are there",
             way_out="run `medvrag index` again, it goes on from there",
         )
     _require_same_vectors(store, manifest, folder)
@@ -247,7 +248,7 @@ def _require_same_vectors(store: VectorStore, manifest: IndexManifest, folder: P
                 f"{folder / entry.folder}: built from vectors {entry.vectors}, the run now holds {now}",
                 way_out="run `medvrag index` again",
             )
-    if manifest.complete and covered < len(store.manifest.shards):
+    if manifest.finished and covered < len(store.manifest.shards):
         pages = sum(shard.pages for shard in store.manifest.shards[covered:])
         raise MismatchError(
             f"{folder}: {pages:,} pages were added to the run after the index was made",

@@ -64,7 +64,8 @@ class IndexManifest(Record):
     encoder : of the vectors
     settings : resolved, under which it was last brought up to date
     segments : those that are there, in the order of the store
-    segments_wanted : those of the whole index; more than are there while it is being built
+    segments_wanted : how many the whole index has
+    finished : nothing is missing; False while it is being built
     near_duplicate : cosine above which a later page is left out
     left_out : pages that are, and for which page
     deleted : pages taken out by hand
@@ -76,6 +77,7 @@ class IndexManifest(Record):
     settings: IndexSettings
     segments: tuple[SegmentEntry, ...]
     segments_wanted: int
+    finished: bool = False
     near_duplicate: float
     left_out: tuple[DuplicatePair, ...] = ()
     deleted: tuple[str, ...] = ()
@@ -86,11 +88,6 @@ class IndexManifest(Record):
         """Pages that can be found."""
         gone = {pair.left_out for pair in self.left_out} | {*self.deleted}
         return sum(segment.pages for segment in self.segments) - len(gone)
-
-    @property
-    def complete(self) -> bool:
-        """Whether every segment is there."""
-        return len(self.segments) == self.segments_wanted
 
     def files(self) -> dict[str, str]:
         """SHA-256 of every file of the index but the manifest, by its path in the folder."""

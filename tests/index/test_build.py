@@ -87,6 +87,27 @@ def test_bc32_a_stopped_build_is_refused_opened_when_asked_and_goes_on(
     assert answers(store, tmp_path / "i") == answers(store, whole)
 
 
+def test_a_build_that_is_stopped_before_near_duplicates_are_sought_is_not_taken_as_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = made_pages(70)
+    pages[69] = pages[2]
+    store, ids = made_store(tmp_path / "v", pages), page_ids(70)
+    real = build.near_duplicates
+
+    def stops(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build, "near_duplicates", stops)
+    with pytest.raises(KeyboardInterrupt):
+        write_index(store, settings(), tmp_path / "i", near_duplicate=0.99, progress=False)
+    with pytest.raises(NotBuiltError, match="2 of 2 segments"):
+        open_index(store, settings(), tmp_path / "i")
+    monkeypatch.setattr(build, "near_duplicates", real)
+    write_index(store, settings(), tmp_path / "i", near_duplicate=0.99, progress=False)
+    assert [pair.left_out for pair in read_manifest(tmp_path / "i").left_out] == [ids[69]]
+
+
 def test_added_pages_cost_a_segment_and_answer_as_an_index_made_at_once(tmp_path: Path) -> None:
     pages = made_pages(130)
     at_once = made_store(tmp_path / "all", pages)
