@@ -39,8 +39,8 @@ def build(
         raise InputError("no run is named", way_out="give --run and the folder of a run")
     workspace = Workspace(run_)
     resolved = profile_for(workspace, profile, set_)
+    require_corpus(workspace, None)
     with only_writer(run_):
-        require_corpus(workspace, None)
         prepare_index(workspace, resolved)
     record = read_stage(run_, "indexing", made_by="`medvrag index`")
     if as_json:
@@ -94,10 +94,12 @@ def delete(
 
         medvrag index delete --run runs/a100 paper#p6 paper#p7
     """
+    from medvrag_core.cli.run import require_corpus
     from medvrag_core.encoders.vectors import VectorStore
     from medvrag_core.index.build import delete_pages
 
     workspace = Workspace(run_)
+    require_corpus(workspace, None)
     with only_writer(run_):
         manifest = delete_pages(VectorStore.open(workspace.vectors), workspace.index, pages)
     typer.echo(f"{run_}: {len({*pages}):,} pages deleted, {manifest.pages:,} are left")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from medvrag_core.errors import MismatchError, NotBuiltError
+from medvrag_core.index.manifest import read_manifest
 from medvrag_core.index.tune import Tuning, tune, tuning_path
 from medvrag_core.records import Query
 from medvrag_core.runs.publish import write_text
@@ -44,9 +45,9 @@ def tune_run(
 
 def summary_queries(resources: Resources, count: int) -> list[Query]:
     """Summaries of up to ``count`` pages as queries; none of them is a question that is reported."""
-    summaries = list(resources.store.summaries.values())
-    step = max(1, len(summaries) // count)
-    return [Query(id=summary.page_id, text=summary.text) for summary in summaries[::step][:count] if summary.text]
+    told = [summary for summary in resources.store.summaries.values() if summary.text.strip()]
+    taken = [told[k * len(told) // count] for k in range(count)] if count < len(told) else told
+    return [Query(id=summary.page_id, text=summary.text) for summary in taken]
 
 
 def read_tuning(resources: Resources, mode: str) -> Tuning:
@@ -55,15 +56,17 @@ def read_tuning(resources: Resources, mode: str) -> Tuning:
     Raises
     ------
     NotBuiltError : there is none
-    MismatchError : the index has another number of pages now
+    MismatchError : pages were added, changed or taken out since
     """
     path = tuning_path(resources.workspace.index, mode)
     if not path.is_file():
         raise NotBuiltError(f"{path}: mode '{mode}' was not tuned", way_out="run `medvrag index tune`")
     found = Tuning.from_json(path.read_text(encoding="utf-8"), source=str(path))
-    if found.pages != len(resources.vectors):
+    now = read_manifest(resources.workspace.index)
+    if (found.pages, found.segments) != (now.pages, now.segments_digest()):
         raise MismatchError(
-            f"{path}: tuned on {found.pages:,} pages, there are {len(resources.vectors):,}",
+            f"{path}: tuned on {found.pages:,} pages {found.segments}, the index holds {now.pages:,} pages "
+            f"{now.segments_digest()}",
             way_out="run `medvrag index tune` again",
         )
     return found
