@@ -138,7 +138,7 @@ def open_index(
     require_same_encoder(folder, manifest.encoder, store.manifest.encoder)
     if not manifest.finished and not partial:
         raise NotBuiltError(
-            f"{folder}: unfinished, {len(manifest.segments)} of {manifest.segments_wanted} segments of the index are there",
+            f"{folder}: an unfinished index, {len(manifest.segments)} of {manifest.segments_wanted} segments are there",
             way_out="run `medvrag index` again, it goes on from there",
         )
     _require_same_vectors(store, manifest, folder)

@@ -101,7 +101,7 @@ def test_a_build_that_is_stopped_before_near_duplicates_are_sought_is_not_taken_
     monkeypatch.setattr(build, "near_duplicates", stops)
     with pytest.raises(KeyboardInterrupt):
         write_index(store, settings(), tmp_path / "i", near_duplicate=0.99, progress=False)
-    with pytest.raises(NotBuiltError, match="2 of 2 segments"):
+    with pytest.raises(NotBuiltError, match="2 of 2 segments are there"):
         open_index(store, settings(), tmp_path / "i")
     monkeypatch.setattr(build, "near_duplicates", real)
     write_index(store, settings(), tmp_path / "i", near_duplicate=0.99, progress=False)
