@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from functools import cache
 from typing import Any
 
 from medvrag_core.index.kernels.text import FLOATS, INTS, LANES
@@ -32,6 +33,15 @@ def function(source: str) -> Any:
     assert found is not None
     arguments = [_TYPES[parameter.split()[0]] for parameter in found.group(2).split(", ")]
     return ctypes.CFUNCTYPE(None, *arguments)(engine.get_function_address(found.group(1)))
+
+
+@cache
+def reads_halves() -> bool:
+    """Whether this processor can read float16; without, LLVM calls a function that is not there."""
+    import llvmlite.binding as llvm
+
+    triple = llvm.get_process_triple()
+    return triple.startswith(("aarch64", "arm64")) or bool(llvm.get_host_cpu_features().get("f16c"))
 
 
 def assembly(source: str, *, triple: str, cpu: str) -> str:

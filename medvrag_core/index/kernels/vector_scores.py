@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medvrag_core.encoders.storage import Stored
-from medvrag_core.index.kernels.machine_code import function
+from medvrag_core.index.kernels.machine_code import function, reads_halves
 from medvrag_core.index.kernels.text import FLOATS, LANES, Function
 from medvrag_core.index.maxsim import row_weights
 
@@ -41,6 +41,8 @@ def vector_scores(
     -------
     float32, shape (P,)
     """
+    if stored.vectors.dtype == np.float16 and not reads_halves():
+        stored = Stored(stored.vectors.astype(np.float32))
     storage = str(stored.vectors.dtype)
     lengths = row_weights(query)
     count, width = query.shape

@@ -93,3 +93,11 @@ def test_it_compiles_for_other_processors_without_calls_into_a_library(storage: 
     assert "vector_scores" in text
     assert "extendhf" not in text
     assert "fmax" not in text.replace("fmaxnm", "")
+
+
+def test_halves_are_widened_where_the_processor_cannot_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, offsets = made(0, [5, 20], 32)
+    stored, query = pack(vectors, "float16"), asked(1, 7, 32)
+    read = vector_scores(query, stored, offsets)
+    monkeypatch.setattr("medvrag_core.index.kernels.vector_scores.reads_halves", lambda: False)
+    assert np.array_equal(vector_scores(query, stored, offsets), read)
