@@ -19,7 +19,7 @@ def retrieval(
     system: SystemOption = "medvrag",
     any_round: Annotated[bool, typer.Option("--any-round", help="All rounds together, not the first alone.")] = False,
     at: Annotated[list[int] | None, typer.Option(min=1, help="Depths beside the profile's; else 10 and 100.")] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Search again, with the index and exactly.")] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Search again, in every mode of the index.")] = False,
     labels: Annotated[Path | None, typer.Option(help="Relevance labels in place of gold pages.")] = None,
     people: Annotated[Path | None, typer.Option(help="People's labels, to correct the judge's in --labels.")] = None,
     rater: Annotated[str | None, typer.Option(help="Whose labels, where --labels holds several raters'.")] = None,

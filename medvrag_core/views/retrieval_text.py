@@ -7,15 +7,15 @@ from pathlib import Path
 
 from medvrag_core.evaluation.labels.corrected import Correction, RaterComparison
 from medvrag_core.evaluation.labels.judge import JudgeReport
-from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap
+from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap, SearchWay
 from medvrag_core.evaluation.retrieval.report import StageReport
-from medvrag_core.views.retrieval_view import CHUNKS_COUNT, STAGE_LABELS, estimate_text
+from medvrag_core.views.retrieval_view import CHUNKS_COUNT, STAGE_LABELS, estimate_text, overlap_note
 from medvrag_core.views.tables import seconds
 from medvrag_core.views.trace_text import plain
 
 
 def stage_report_text(report: StageReport) -> str:
-    """Recall of every stage, then what the filter lost, then the index beside exact search."""
+    """Recall of every stage, then what the filter lost, then the modes of the index beside exact search."""
     found, lost = report.recall, report.filter_loss
     lines = [
         f"{plain(found.system)}, profile {plain(found.profile)}, {found.rounds} round: {found.questions} questions "
@@ -90,12 +90,25 @@ def _counts(found: Mapping[str, int]) -> str:
 
 
 def _overlap_lines(found: ExactOverlap) -> list[str]:
-    lines = [f"index beside exact search: {found.queries} queries, {found.pages} pages"]
-    for row in found.rows:
-        whole = ", the shortlist holds every page" if row.shortlist in found.exhaustive else ""
-        lines.append(
-            f"  first {row.k:,} of shortlist {row.shortlist:,}: {estimate_text(row.overlap)} found, "
-            f"{row.identical} queries in the same order{whole}"
-        )
-    spent = ", ".join(f"{seconds(s)} with shortlist {size:,}" for size, s in found.seconds.items())
-    return [*lines, f"  exact {seconds(found.exact_seconds)} a query, index {spent}"]
+    lines = [
+        f"the modes of the index beside exact search: {found.queries} queries, {found.pages:,} pages; "
+        "time is the median of one search"
+    ]
+    for searched in found.searched:
+        note = overlap_note(found, searched)
+        lines.append(f"  {_way_text(searched)}: {seconds(searched.seconds)}{note and f'; {note}'}")
+        lines += [
+            f"    first {row.k:,}: {estimate_text(row.overlap)} found, {row.identical} queries in the same order, "
+            f"{row.proved} proved"
+            for row in searched.rows
+        ]
+    return lines + [f"  mode {mode} is left out: {plain(reason)}" for mode, reason in found.left_out.items()]
+
+
+def _way_text(way: SearchWay) -> str:
+    parts = [f"mode {way.mode}"]
+    if way.ann_neighbors is not None:
+        parts.append(f"{way.ann_neighbors:,} centroids a query vector")
+    if way.shortlist is not None:
+        parts.append(f"shortlist {way.shortlist:,}")
+    return ", ".join([*parts, f"{way.rescore:,} scored anew"])

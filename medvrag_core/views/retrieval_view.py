@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap
+from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap, SearchedWay
 from medvrag_core.evaluation.retrieval.paired import PairedRetrieval
 from medvrag_core.evaluation.retrieval.stages import Stage, StageRecall
 from medvrag_core.evaluation.statistics.means import Estimate
@@ -143,25 +143,47 @@ def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str =
 
 
 def overlap_table(found: ExactOverlap, *, caption: str = "") -> HtmlTable:
-    """What the index has in common with exact search, by shortlist and depth."""
+    """What each way to search has in common with exact search, and what it takes."""
     rows = [
         [
-            Number(f"{row.shortlist:,}"),
+            searched.mode,
+            *(_count(n) for n in (searched.ann_neighbors, searched.shortlist)),
+            Number(f"{searched.rescore:,}"),
             Number(f"{row.k:,}"),
             estimate_cell(row.overlap),
             Number(f"{row.identical} of {found.queries}"),
-            Number(seconds(found.seconds[row.shortlist])),
-            "holds every page" if row.shortlist in found.exhaustive else "",
+            Number(f"{row.proved} of {found.queries}"),
+            Number(seconds(searched.seconds)),
+            overlap_note(found, searched),
         ]
-        for row in found.rows
+        for searched in found.searched
+        for row in searched.rows
     ]
     parts = [
         caption,
-        f"{found.queries} queries, {found.pages} pages",
-        f"exact search takes {seconds(found.exact_seconds)} (medians, encoding left out)",
+        f"{found.queries} queries, {found.pages:,} pages, second half of S weighted {found.backward_weight:g}",
+        "the first row is exact search, the others are compared with it",
+        "time: median of one search, encoding left out",
+        *(f"mode {mode} is left out: {reason}" for mode, reason in found.left_out.items()),
     ]
-    columns = ["shortlist", "first k", "found of exact search", "same order", "time", ""]
+    columns = [
+        *("mode", "centroids a query vector", "shortlist R", "scored anew", "first k", "found of exact search"),
+        *("same order", "proved", "time", ""),
+    ]
     return HtmlTable(columns, rows, caption="; ".join(filter(None, parts)))
+
+
+def overlap_note(found: ExactOverlap, searched: SearchedWay) -> str:
+    """What agreement with exact search can show, where it is less than it seems."""
+    if found.shows_nothing(searched):
+        return "every page by its vectors: no finding"
+    if searched.whole and searched.mode != "exact":
+        return "the shortlist holds every page"
+    return ""
+
+
+def _count(number: int | None) -> Number:
+    return Number("–" if number is None else f"{number:,}")
 
 
 def estimate_text(found: Estimate | None) -> str:

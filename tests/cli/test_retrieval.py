@@ -45,7 +45,12 @@ def test_recall_of_stages_as_text_and_json(medvrag: Run, paid_run: Workspace) ->
         ("shown", 1),
         ("shown", 10),
     ]
-    assert found["exact"]["queries"] == 3 and found["exact"]["rows"][0]["overlap"]["value"] == 1.0
+    modes = {way["mode"]: way for way in found["exact"]["searched"]}
+    assert found["exact"]["queries"] == 3 and list(modes) == ["exact", "fast", "paper"]
+    assert all(row["overlap"]["value"] == 1.0 for way in modes.values() for row in way["rows"])
+    assert [row["k"] for row in modes["fast"]["rows"]] == [1]  # 2,000 are beyond the shortlist.
+    assert [row["k"] for row in modes["exact"]["rows"]] == [1, 2_000]
+    assert "mode fast, shortlist 40" in medvrag("retrieval", "--run", paid_run.root, "--at", "1", "--exact").out
     assert found["filter_loss"]["gold"] == 3 and found["corrected"] == []
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from medvrag_core.evaluation.labels.relevance import RelevanceLabel
-from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap, OverlapRow
+from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap, OverlapRow, SearchedWay
 from medvrag_core.evaluation.retrieval.paired import PairedRetrieval
 from medvrag_core.evaluation.retrieval.report import stage_report
 from medvrag_core.evaluation.retrieval.stages import STAGES, Stage, StageRank, StageRecall, StageRow
@@ -98,8 +98,8 @@ def test_labels_add_how_many_pages_were_labeled() -> None:
     assert "pages labeled" in html and "25%" in html
 
 
-def test_the_report_reads_well_in_a_terminal() -> None:
-    trace = Trace(
+def trace() -> Trace:
+    return Trace(
         system="arm\x1b[2J",
         profile="cpu",
         fingerprint="f",
@@ -121,26 +121,63 @@ def test_the_report_reads_well_in_a_terminal() -> None:
         label=None,
         seconds=0.0,
     )
+
+
+def test_the_report_reads_well_in_a_terminal() -> None:
+    one = trace()
     labels = [RelevanceLabel(question_id="q", page_id="a#p1", rater="r", label="relevant")]
-    told = stage_report_text(stage_report([trace], Profile(name="p"), labels=labels, cuts=(1,)))
+    told = stage_report_text(stage_report([one], Profile(name="p"), labels=labels, cuts=(1,)))
     assert view.CHUNKS_COUNT not in told
     assert "\x1b" not in told
     assert "1 questions with 1 relevant pages" in told
     assert "0% of these pages labeled" in told and "100% of these pages labeled" in told
     assert "filter: 1 of 1 gold pages came in; kept 1" in told
     hits = tuple(Hit(page_id=f"a#p{n}#c{n}", score=1.0, rank=n) for n in (1, 2))
-    round_ = trace.rounds[0].model_copy(update={"stage1": hits})
-    chunks = stage_report([trace.model_copy(update={"rounds": (round_,)})], Profile(name="p"))
+    round_ = one.rounds[0].model_copy(update={"stage1": hits})
+    chunks = stage_report([one.model_copy(update={"rounds": (round_,)})], Profile(name="p"))
     assert view.CHUNKS_COUNT in stage_report_text(chunks)
     assert view.CHUNKS_COUNT in view.stage_recall_table(chunks.recall).html
 
 
-def test_a_shortlist_that_proves_nothing_says_so() -> None:
-    whole = Estimate(value=1.0, low=0.9, high=1.0)
-    rows = tuple(OverlapRow(shortlist=r, k=10, overlap=whole, identical=7) for r in (20, 4_000))
-    overlap = ExactOverlap(
-        queries=7, pages=52, ann_neighbors=9, rows=rows, exact_seconds=0.002, seconds={20: 0.01, 4_000: 0.02}
+def overlap(**more: object) -> ExactOverlap:
+    def searched(mode: str, proved: int, **way: object) -> SearchedWay:
+        found = OverlapRow(k=10, overlap=Estimate(value=0.8, low=0.7, high=0.9), identical=5, proved=proved)
+        values = {"mode": mode, "own": True, "whole": False, "rescore": 20, "seconds": 0.002, "steps": ()}
+        return SearchedWay.model_validate({**values, "rows": (found,), **way})
+
+    ways = (
+        searched("exact", 6, whole=True),
+        searched("exact", 7, whole=True, rescore=52),
+        searched("fast", 0, shortlist=25),
+        searched("fast", 4, shortlist=4_000, whole=True),
+        searched("paper", 0, shortlist=4_000, ann_neighbors=9),
     )
-    html = view.overlap_table(overlap).html
-    assert html.count("holds every page") == 1
-    assert "7 of 7" in html and "2 ms" in html
+    values = {"queries": 7, "pages": 52, "backward_weight": 0.5, "searched": ways, "left_out": {}}
+    return ExactOverlap.model_validate(values | more)
+
+
+def test_agreement_that_shows_nothing_says_so() -> None:
+    html = view.overlap_table(overlap()).html
+    notes = ("every page by its vectors: no finding", "the shortlist holds every page")
+    assert [html.count(note) for note in notes] == [1, 1]
+    rows = [row.split("</tr>")[0] for row in html.split("<tr>")[2:]]
+    cells = [[cell.split(">")[-1] for cell in row.split("</td>")[:-1]] for row in rows]
+    assert cells[0] == [
+        *("exact", "–", "–", "20", "10", "0.800 [0.700, 0.900]", "5 of 7", "6 of 7", "2 ms", ""),
+    ]
+    assert cells[4][:4] == ["paper", "9", "4,000", "20"] and cells[4][-1] == ""
+    assert "second half of S weighted 0.5" in html and "the first row is exact search" in html
+    left = overlap(left_out={"paper": "no <ANN>"})
+    assert "mode paper is left out: no &lt;ANN&gt;" in view.overlap_table(left).html
+
+
+def test_the_modes_read_well_in_a_terminal() -> None:
+    labels = [RelevanceLabel(question_id="q", page_id="a#p1", rater="r", label="relevant")]
+    report = stage_report([trace()], Profile(name="p"), labels=labels, cuts=(1,))
+    told = stage_report_text(report.model_copy(update={"exact": overlap(left_out={"paper": "none\x1b[2J"})}))
+    lines = told.splitlines()
+    assert "the modes of the index beside exact search: 7 queries, 52 pages; time is the median of one search" in lines
+    assert "  mode paper, 9 centroids a query vector, shortlist 4,000, 20 scored anew: 2 ms" in lines
+    assert "    first 10: 0.800 [0.700, 0.900] found, 5 queries in the same order, 6 proved" in lines
+    assert "52 scored anew: 2 ms; every page by its vectors: no finding" in told
+    assert "  mode paper is left out: none" in told and "\x1b" not in told

@@ -23,6 +23,8 @@ PAPER_STEPS: dict[str, tuple[str, float | None]] = {
 
 The paper gives no time for query encoding, though each round pays for it.
 """
+STAGE_1 = ("ann", "coarse", "exact")
+"""Steps of Stage 1; mode ``exact`` has the last alone, over every page, mode ``fast`` no ``ann``."""
 PAPER_ONE_ROUND = 15.9
 PAPER_THREE_ROUNDS = 47.8
 
@@ -43,7 +45,7 @@ class LatencyRow(Record):
 
 
 def latency_report(traces: Sequence[Trace]) -> list[LatencyRow]:
-    """Rows of Table 2: one a step, over all rounds, then the totals.
+    """Rows of Table 2: one a step, over all rounds, then Stage 1 as a whole, then the totals.
 
     A step timed several times in a round counts once with its sum. Steps that the paper does not
     know follow those it does. ``total_1_round`` sums the steps of each first round;
@@ -53,6 +55,7 @@ def latency_report(traces: Sequence[Trace]) -> list[LatencyRow]:
     require_one_arm(traces)
     seconds: dict[str, list[float]] = {step: [] for step in PAPER_STEPS}
     first_rounds: list[float] = []
+    stage_1: list[float] = []
     whole = [t for t in traces if t.outcome != "error" and t.rounds]
     for trace in whole:
         for round_ in trace.rounds:
@@ -61,6 +64,8 @@ def latency_report(traces: Sequence[Trace]) -> list[LatencyRow]:
                 sums[time.step] += time.seconds
             for step, value in sums.items():
                 seconds.setdefault(step, []).append(value)
+            if searched := [sums[step] for step in STAGE_1 if step in sums]:
+                stage_1.append(sum(searched))
             if round_.number == 1:
                 first_rounds.append(sum(sums.values()))
     most = max((len(t.rounds) for t in whole), default=0)
@@ -68,6 +73,7 @@ def latency_report(traces: Sequence[Trace]) -> list[LatencyRow]:
     longest = [t.seconds for t in whole if len(t.rounds) == most]
     return [
         *rows,
+        _row("stage_1", "Stage 1, its steps together", _paper_stage_1(), stage_1),
         _row("total_1_round", "Total, first round", PAPER_ONE_ROUND, first_rounds),
         _row(
             "total_max_rounds",
@@ -77,6 +83,11 @@ def latency_report(traces: Sequence[Trace]) -> list[LatencyRow]:
         ),
         _row("total_question", "Total, all questions", None, [t.seconds for t in whole]),
     ]
+
+
+def _paper_stage_1() -> float:
+    """Sum of the rows of Table 2, which has none for it."""
+    return sum(PAPER_STEPS[step][1] or 0.0 for step in STAGE_1)
 
 
 def _row(step: str, label: str, paper: float | None, values: Sequence[float]) -> LatencyRow:

@@ -1,113 +1,218 @@
-"""How much of exact two-way search the coarse-to-fine index finds (paper section 3.2), by size of the shortlist.
+"""The modes of the index beside exact search (paper section 3.2): what each finds of it, and how long it takes.
 
-This needs no gold pages: it asks what the approximation costs, not whether late interaction finds the right pages.
+This needs no gold pages: it asks what a shortcut costs, not whether late interaction finds the right pages.
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median
+from typing import Literal
 
-import numpy as np
 from pydantic import Field
 from tqdm import tqdm
 
-from medvrag_core.errors import InputError
+from medvrag_core.errors import InputError, NotBuiltError
 from medvrag_core.evaluation.statistics.means import Estimate, mean_of
+from medvrag_core.index.base import PageIndex
 from medvrag_core.index.build import open_index
 from medvrag_core.index.manifest import read_manifest
-from medvrag_core.records import Query, Record
+from medvrag_core.records import Query, Record, SearchResult, StageTime
+from medvrag_core.settings import IndexSettings
 from medvrag_core.systems.resources import Resources
 
 
-class OverlapRow(Record):
-    """One shortlist, one cut-off: what the first k pages of both searches have in common."""
+class SearchWay(Record):
+    """One mode with the settings that decide what it looks at."""
 
-    shortlist: int = Field(description="R, pages that the index scores exactly")
+    mode: Literal["exact", "fast", "paper"]
+    ann_neighbors: int | None = Field(None, description="centroids fetched for each query vector; paper alone")
+    shortlist: int | None = Field(None, description="R, pages scored by codes; null: every page")
+    rescore: int = Field(description="best pages by codes that are scored anew by their vectors")
+
+    @classmethod
+    def of(cls, settings: IndexSettings) -> SearchWay:
+        """The one that settings describe."""
+        return cls(
+            mode=settings.mode,
+            ann_neighbors=settings.ann_neighbors if settings.mode == "paper" else None,
+            shortlist=None if settings.mode == "exact" else settings.shortlist,
+            rescore=settings.rescore,
+        )
+
+    def applied(self, settings: IndexSettings) -> IndexSettings:
+        """Settings under which an index searches this way."""
+        return settings.model_copy(update=self.model_dump(exclude_none=True))
+
+
+class OverlapRow(Record):
+    """What the first k pages have in common with those of exact search."""
+
     k: int
-    overlap: Estimate = Field(description="share of the first k pages of exact search among the first k of the index")
+    overlap: Estimate = Field(description="share of the first k pages of exact search among the first k found")
     identical: int = Field(description="queries with the same first k pages in the same order")
+    proved: int = Field(description="queries whose first k pages are proved to be the best k of all, in this order")
+
+
+class SearchedWay(SearchWay):
+    """One way to search, on all queries."""
+
+    own: bool = Field(description="the way of this mode under the settings of the profile")
+    whole: bool = Field(description="no page can be lost before its codes are looked at")
+    seconds: float = Field(description="median of one search, encoding left out")
+    steps: tuple[StageTime, ...] = Field(description="mean of each step")
+    rows: tuple[OverlapRow, ...]
 
 
 class ExactOverlap(Record):
-    """The index beside exact search on the same queries."""
+    """Ways to search beside exact search on the same queries; the first is exact search itself."""
 
     queries: int
-    pages: int = Field(description="pages in the index")
-    ann_neighbors: int
-    rows: tuple[OverlapRow, ...]
-    exact_seconds: float = Field(description="median of one exact search, encoding left out")
-    seconds: dict[int, float] = Field(description="the same for the index, by shortlist")
+    pages: int = Field(description="that can be found")
+    backward_weight: float = Field(description="of the second half of S")
+    searched: tuple[SearchedWay, ...]
+    left_out: dict[str, str] = Field(default_factory=dict, description="modes that could not be opened, and why")
 
-    @property
-    def exhaustive(self) -> tuple[int, ...]:
-        """Shortlists that hold every page, so that agreement there proves nothing about the approximation."""
-        return tuple(r for r in self.seconds if r >= self.pages)
+    def shows_nothing(self, searched: SearchedWay) -> bool:
+        """Whether every page is scored by its vectors that way, so that agreement is no finding."""
+        return searched.whole and searched.rescore >= self.pages
+
+
+def search_ways(
+    settings: IndexSettings,
+    *,
+    rescores: Sequence[int] = (),
+    shortlists: Sequence[int] = (),
+    ann_neighbors: Sequence[int] = (),
+) -> list[SearchWay]:
+    """All three modes under the given settings, then with one setting changed at a time.
+
+    >>> [way.shortlist for way in search_ways(IndexSettings(), shortlists=(20,)) if way.mode == "fast"]
+    [4000, 20]
+    """
+    changes: dict[str, list[dict[str, int]]] = {
+        "exact": [{"rescore": count} for count in rescores],
+        "fast": [{"shortlist": count} for count in shortlists],
+        "paper": [{"shortlist": r} for r in shortlists] + [{"ann_neighbors": count} for count in ann_neighbors],
+    }
+    return [
+        SearchWay.of(settings.model_copy(update={"mode": mode, **change}))
+        for mode, some in changes.items()
+        for change in ({}, *some)
+    ]
 
 
 def exact_overlap(
     resources: Resources,
     queries: Sequence[Query],
     *,
-    shortlists: Sequence[int] | None = None,
+    ways: Sequence[SearchWay] | None = None,
     ks: Sequence[int] = (10, 100, 2_000),
     progress: bool = True,
 ) -> ExactOverlap:
-    """Search every query both ways, live.
+    """Search every query in every way, live; each query begins with another way, so that none always comes first.
 
     Parameters
     ----------
     resources : a run with an index
     queries : what to search
-    shortlists : sizes R to try; default: the one of the profile
-    ks : cut-offs; one beyond the shortlist is left out for that shortlist
+    ways : to compare with mode ``exact`` of the profile; default: all modes as the profile has them
+    ks : cut-offs; one beyond a shortlist is left out there
 
     Raises
     ------
-    InputError : there is no query, or no cut-off is within any shortlist
+    InputError : there is no query, or every cut-off is beyond a shortlist
     """
     if not queries:
         raise InputError("there is no query to search", way_out="give a file with at least one")
     settings = resources.profile.index
-    sizes = sorted(set(shortlists or (settings.shortlist,)))
-    indexes = {
-        size: open_index(
-            resources.vectors,
-            settings.model_copy(update={"mode": "paper", "shortlist": size}),
-            resources.workspace.index,
-        )
-        for size in sizes
-    }
-    cells = {(size, k): np.zeros(len(queries)) for size in sizes for k in sorted(set(ks)) if k <= size}
-    if not cells:
-        raise InputError(f"every cut-off is beyond the shortlist {sizes[-1]}", way_out="give a smaller cut-off")
-    same = dict.fromkeys(cells, 0)
-    seconds: dict[int, list[float]] = {size: [] for size in sizes}
-    exact_seconds: list[float] = []
+    own = search_ways(settings)
+    indexes, left_out = _opened(resources, [own[0], *(own if ways is None else ways)], min(ks))
+    pages = read_manifest(resources.workspace.index).pages
+    results: dict[SearchWay, list[dict[int, SearchResult]]] = {way: [] for way in indexes}
+    seconds: dict[SearchWay, list[float]] = {way: [] for way in indexes}
+    first = resources.encoder.encode_query(queries[0].text)
+    for index in indexes.values():
+        index.search(first, max(ks))  # For what is compiled, read and started by the first search alone.
     for number, query in enumerate(tqdm(queries, desc="overlap", unit="query", disable=None if progress else True)):
         vectors = resources.encoder.encode_query(query.text)
-        clock = time.perf_counter()
-        exact = [hit.page_id for hit in resources.exact_index.search(vectors, max(ks)).hits]
-        exact_seconds.append(time.perf_counter() - clock)
-        for size, index in indexes.items():
+        turn = number % len(indexes)
+        for way in [*indexes][turn:] + [*indexes][:turn]:
             clock = time.perf_counter()
-            found = [hit.page_id for hit in index.search(vectors, max(ks)).hits]
-            seconds[size].append(time.perf_counter() - clock)
-            for k in (k for s, k in cells if s == size):
-                wanted = exact[:k]
-                cells[size, k][number] = len({*wanted} & {*found[:k]}) / len(wanted)
-                same[size, k] += wanted == found[:k]
+            found = {max(ks): indexes[way].search(vectors, max(ks))}
+            seconds[way].append(time.perf_counter() - clock)
+            if _whole(way, settings, pages):  # Only there can fewer pages be proved where more are not.
+                found |= {k: indexes[way].search(vectors, k) for k in ks if k < max(ks)}
+            results[way].append(found)
     return ExactOverlap(
         queries=len(queries),
-        pages=read_manifest(resources.workspace.index).pages,
-        ann_neighbors=settings.ann_neighbors,
-        rows=tuple(
-            OverlapRow(
-                shortlist=size, k=k, overlap=mean_of(values, resources.profile.evaluation), identical=same[size, k]
+        pages=pages,
+        backward_weight=settings.backward_weight,
+        searched=tuple(
+            SearchedWay(
+                **way.model_dump(),
+                own=way in own,
+                whole=_whole(way, settings, pages),
+                seconds=median(seconds[way]),
+                steps=_mean_steps([found[max(ks)] for found in results[way]]),
+                rows=tuple(_row(results[way], results[own[0]], k, resources) for k in sorted({*ks}) if _within(k, way)),
             )
-            for (size, k), values in cells.items()
+            for way in indexes
         ),
-        exact_seconds=median(exact_seconds),
-        seconds={size: median(spent) for size, spent in seconds.items()},
+        left_out=left_out,
     )
+
+
+def _opened(
+    resources: Resources, ways: Sequence[SearchWay], least: int
+) -> tuple[dict[SearchWay, PageIndex], dict[str, str]]:
+    """Indexes, exact search of the profile first; and modes that this index was not made for."""
+    indexes: dict[SearchWay, PageIndex] = {ways[0]: resources.exact_index}
+    left_out: dict[str, str] = {}
+    for way in ways[1:]:
+        if not _within(least, way):
+            raise InputError(
+                f"mode '{way.mode}': every cut-off is beyond the shortlist of {way.shortlist}",
+                way_out="give a smaller cut-off",
+            )
+        if way in indexes or way.mode in left_out:
+            continue
+        try:
+            indexes[way] = open_index(
+                resources.vectors, way.applied(resources.profile.index), resources.workspace.index
+            )
+        except NotBuiltError as error:
+            left_out[way.mode] = str(error)
+    return indexes, left_out
+
+
+def _within(k: int, way: SearchWay) -> bool:
+    return way.shortlist is None or k <= way.shortlist
+
+
+def _whole(way: SearchWay, settings: IndexSettings, pages: int) -> bool:
+    """Whether no page can be lost: neither by the shortlist, nor by an ANN that does not return every centroid."""
+    reached = way.ann_neighbors is None or way.ann_neighbors >= pages * settings.centroids
+    return reached and (way.shortlist is None or way.shortlist >= pages)
+
+
+def _row(
+    found: Sequence[dict[int, SearchResult]], exact: Sequence[dict[int, SearchResult]], k: int, resources: Resources
+) -> OverlapRow:
+    shares, same, proved = [], 0, 0
+    for ours, best in zip(found, exact, strict=True):
+        wanted, pages = ([hit.page_id for hit in some[max(some)].hits[:k]] for some in (best, ours))
+        shares.append(len({*wanted} & {*pages}) / len(wanted))
+        same += wanted == pages
+        proved += ours[k if k in ours else max(ours)].proved
+    return OverlapRow(k=k, overlap=mean_of(shares, resources.profile.evaluation), identical=same, proved=proved)
+
+
+def _mean_steps(results: Sequence[SearchResult]) -> tuple[StageTime, ...]:
+    spent: defaultdict[str, list[float]] = defaultdict(list)
+    for result in results:
+        for step in result.times:
+            spent[step.step].append(step.seconds)
+    return tuple(StageTime(step=step, seconds=fmean(some)) for step, some in spent.items())

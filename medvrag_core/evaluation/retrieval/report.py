@@ -41,7 +41,7 @@ class StageReport(Record):
     recall: StageRecall
     filter_loss: FilterLoss
     corrected: tuple[CorrectedRow, ...] = Field((), description="recall by a judge's labels, corrected by people's")
-    exact: ExactOverlap | None = Field(None, description="the index beside exact search, where it was asked for")
+    exact: ExactOverlap | None = Field(None, description="the modes of the index, where they were asked for")
 
 
 def stage_report(
@@ -66,7 +66,7 @@ def stage_report(
     people : labels of some of the same pages by a person, to correct those of a judge
     partly : whether partly relevant counts as relevant
     cuts : depths beside those of the profile
-    search : to search the queries of round 1 again, with the index and exactly
+    search : to search the queries of round 1 again, in every mode of the index
 
     Raises
     ------

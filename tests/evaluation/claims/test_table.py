@@ -20,12 +20,13 @@ from medvrag_core.evaluation.audit.paper import load_paper
 from medvrag_core.evaluation.claims.checks import ClaimsReport, below_scale, check_claims, measured_value
 from medvrag_core.evaluation.claims.table import STATUSES, Claim, Claims, load_claims
 from medvrag_core.evaluation.cost.bill import cost_report
-from medvrag_core.evaluation.cost.latency import latency_report
+from medvrag_core.evaluation.cost.latency import STAGE_1, latency_report
+from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap, SearchedWay, search_ways
 from medvrag_core.evaluation.retrieval.report import stage_report
 from medvrag_core.evaluation.statistics.contrasts import compare_arms, steps
 from medvrag_core.evaluation.stopping.rounds import rounds_report
 from medvrag_core.profiles.load import load_profile
-from medvrag_core.records import Trace
+from medvrag_core.records import StageTime, Trace
 from medvrag_core.runs.stage import begin_stage
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import trace_path
@@ -222,10 +223,30 @@ def write_records(
     def dumped(rows: Any) -> list[Any]:
         return [row.model_dump(mode="json") for row in rows]
 
+    steps_of = {"exact": (0.3,), "fast": (0.03, 0.02), "paper": (0.002, 0.004, 0.02)}
+    overlap = ExactOverlap(
+        queries=questions,
+        pages=pages,
+        backward_weight=1.0,
+        searched=tuple(
+            SearchedWay(
+                **way.model_dump(),
+                own=way in search_ways(settings.index),
+                whole=False,
+                seconds=sum(steps_of[way.mode]),
+                steps=tuple(
+                    StageTime(step=step, seconds=seconds)
+                    for step, seconds in zip(STAGE_1[-len(steps_of[way.mode]) :], steps_of[way.mode], strict=True)
+                ),
+                rows=(),
+            )
+            for way in search_ways(settings.index, rescores=(10,), shortlists=(10,), ann_neighbors=(5,))
+        ),
+    )
     taxonomy = [{"error_class": c, "share": 0.2} for c in ("retrieval_miss", "filter_miss", "misread", "round_drift")]
     metrics: dict[str, dict[str, Any]] = {
         "corpus_build": {"pages": pages, "articles": articles},
-        "indexing": {"vectors_per_page": 103.0, "dim": 128},
+        "indexing": {"vectors_per_page": 103.0, "dim": 128, "overlap": overlap.model_dump(mode="json")},
         "filter": {"stages": stage_report(arms["page_single"], settings).model_dump(mode="json")},
         "reasoning_loop": {"n": questions},
         "ablations": {"contrasts": dumped(contrasts)},
@@ -273,7 +294,8 @@ def test_values_are_those_of_the_records(claims: Claims, small_run: Path) -> Non
     values = {check.claim.id: check.values for check in check_claims(claims, small_run).checks}
     records = {p.stem: json.loads(p.read_text()) for p in (small_run / "records").glob("*.json")}
     latency = {row["step"]: row for row in records["latency"]["metrics"]["rows"]}
-    assert values["table2-exact"] == {"mean": pytest.approx(1000 * latency["exact"]["mean"])}
+    taken = [values[f"table2-{step}"] for step in STAGE_1]
+    assert taken == [{"mean": pytest.approx(ms)} for ms in (2.0, 4.0, 20.0)]
     assert values["table2-read"] == {"mean": latency["read"]["mean"]}
     full = next(c for c in records["ablations"]["metrics"]["contrasts"] if (c["a"], c["b"]) == (ARMS[3], ARMS[4]))
     macro = next(e for e in full["estimates"] if e["name"] == "macro")

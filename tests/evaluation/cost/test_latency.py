@@ -18,8 +18,10 @@ def test_rows_of_table_2(make_trace: MakeTrace) -> None:
     traces = [make_trace("q1", times=times, seconds=0.7)]
     traces += [make_trace("q2", times=times, seconds=2.0, rounds=[ROUND] * 3)]
     rows = {row.step: row for row in latency_report(traces)}
-    assert list(rows) == [*times, "total_1_round", "total_max_rounds", "total_question"]
+    assert list(rows) == [*times, "stage_1", "total_1_round", "total_max_rounds", "total_question"]
     assert (rows["ann"].n, rows["ann"].median, rows["ann"].paper) == (4, 0.001, 0.0019)
+    assert (rows["stage_1"].n, rows["stage_1"].median) == (4, pytest.approx(0.006))
+    assert rows["stage_1"].paper == pytest.approx(0.0274)
     assert rows["total_1_round"].n == 2
     assert rows["total_1_round"].median == pytest.approx(sum(times.values()))
     assert (rows["total_max_rounds"].n, rows["total_max_rounds"].median, rows["total_max_rounds"].paper) == (
@@ -34,9 +36,16 @@ def test_rows_of_table_2(make_trace: MakeTrace) -> None:
 def test_steps_the_paper_does_not_know_are_shown_and_absent_ones_are_null(make_trace: MakeTrace) -> None:
     rows = {row.step: row for row in latency_report([make_trace("q", times={"bm25": 0.3})])}
     assert rows["bm25"].median == 0.3
-    assert (rows["ann"].n, rows["ann"].median) == (0, None)
+    assert (rows["ann"].n, rows["ann"].median) == (rows["stage_1"].n, rows["stage_1"].median) == (0, None)
     assert rows["total_max_rounds"].label == "Total, questions with 1 round"
     assert rows["total_max_rounds"].paper == 15.9
+
+
+def test_stage_1_is_whatever_steps_its_mode_has(make_trace: MakeTrace) -> None:
+    modes = ({"exact": 0.3, "read": 9.0}, {"coarse": 0.1, "exact": 0.1}, {"ann": 0.05, "coarse": 0.03, "exact": 0.02})
+    rows = {r.step: r for r in latency_report([make_trace(f"q{n}", times=times) for n, times in enumerate(modes)])}
+    assert (rows["stage_1"].n, rows["stage_1"].median, rows["ann"].n) == (3, pytest.approx(0.2), 1)
+    assert rows["stage_1"].mean == pytest.approx(0.2)
 
 
 def test_spread_is_ordered_and_errors_are_left_out(make_trace: MakeTrace) -> None:
