@@ -47,6 +47,12 @@ def test_every_setting_has_a_line_and_the_chosen_one_is_told_as_options() -> Non
     assert last == "use: --set index.mode=paper --set index.ann_neighbors=900 --set index.shortlist=1200"
 
 
+def test_the_fastest_of_all_can_be_the_chosen_one() -> None:
+    text = tuning_text(tuning(chosen=0, wanted=0.9))
+    assert text.endswith("--set index.ann_neighbors=50 --set index.shortlist=1200")
+    assert text.split("\n")[2].endswith("<- chosen")
+
+
 def test_what_it_says_to_use_are_settings() -> None:
     options = tuning_text(tuning()).rpartition("use: ")[2].split("--set ")[1:]
     pairs = dict(option.strip().split("=") for option in options)
