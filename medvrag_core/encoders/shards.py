@@ -112,12 +112,12 @@ def room_for(rows: int, dim: int, storage: Storage) -> Stored:
     return Stored(np.empty((rows, dim), dtype=storage), np.empty(rows, dtype=np.float32) if storage == "int8" else None)
 
 
-def read_rows(folder: Path, rows: int, spans: Sequence[Span], into: Stored, *, way_out: str) -> None:
+def read_rows(folder: str, rows: int, spans: Sequence[Span], into: Stored, *, way_out: str) -> None:
     """Copy rows of a shard from the disk, and nothing but these; no file stays open.
 
     Parameters
     ----------
-    folder : of the shard
+    folder : of the shard; a text, since to make a path takes as long as to read a page
     rows : that the shard has
     spans : what to copy
     into : arrays to copy to, from :func:`room_for`
@@ -127,12 +127,12 @@ def read_rows(folder: Path, rows: int, spans: Sequence[Span], into: Stored, *, w
     ------
     MismatchError : a file is not as long as its rows are, or cannot be read
     """
-    _read(folder / _VECTORS, rows, spans, into.vectors, way_out)
+    _read(f"{folder}/{_VECTORS}", rows, spans, into.vectors, way_out)
     if into.scales is not None:
-        _read(folder / _SCALES, rows, spans, into.scales, way_out)
+        _read(f"{folder}/{_SCALES}", rows, spans, into.scales, way_out)
 
 
-def _read(path: Path, rows: int, spans: Sequence[Span], into: NDArray[Any], way_out: str) -> None:
+def _read(path: str, rows: int, spans: Sequence[Span], into: NDArray[Any], way_out: str) -> None:
     size = into.itemsize * math.prod(into.shape[1:])
     try:
         # By numbers of bytes, since a page is read in one go; np.load would parse the header, which takes longer.

@@ -60,6 +60,7 @@ class VectorStore:
         contents = read_contents(folder / manifest.contents.folder)
         self.page_ids = contents.page_ids
         self.offsets = starts(contents.rows)
+        self._homes = [f"{folder}/{shard.folder}" for shard in manifest.shards]
         self._firsts = starts(np.array([shard.pages for shard in manifest.shards]))
         self._patches = lru_cache(maxsize=_SHARDS_AT_ONCE)(self._read_patches)
 
@@ -148,7 +149,7 @@ class VectorStore:
         # In the order of the disk, each file opened once.
         for number, group in groupby(spans[np.argsort(places, kind="stable")].tolist(), key=itemgetter(0)):
             read_rows(
-                self.folder / self.manifest.shards[number].folder,
+                self._homes[number],
                 int(base[number + 1] - base[number]),
                 [Span(*span) for _, *span in group],
                 stored,

@@ -60,7 +60,7 @@ class CodedPages:
 
     def centroid_scores(self, query: NDArray[np.float32]) -> Scores:
         """The same for every page with centroids in place of vectors, each for as many as it stands for."""
-        coded = self.kernels.tile_query(query, self.segments[0].centroids.codes.shape[2])
+        coded = self.kernels.query(query)
         out = np.empty(len(self), dtype=np.float32)
 
         def score(number: int, first: int, end: int) -> None:

@@ -43,7 +43,7 @@ class Segment:
 
         A width that is no multiple of 4 is filled up with zeros.
         """
-        tiles = self.centroids.codes.transpose(0, 3, 2, 1, 4)  # tile, lane, centroid, group, dimension of the group
+        tiles = self.centroids.codes.transpose(0, 3, 1, 2, 4)  # tile, lane, centroid, group, dimension of the group
         flat = tiles.reshape(-1, tiles.shape[2], tiles.shape[3] * GROUP)[: len(self)]
         real = np.arange(flat.shape[1]) < self.counts[:, None]
         scales = np.repeat(self.centroids.scales.ravel()[: len(self)], self.counts)

@@ -20,29 +20,30 @@ from medvrag_core.index.kernels.text import BYTES, FLOATS, INTS, LANES, Function
 _LEAST = "splat (i32 -2147483648)"
 _QUERY = "ptr %query, ptr %begin_at, ptr %weights, i64 %tiles, i64 %sixteens, i64 %groups, float %backward"
 _PAGES = f"ptr %codes, ptr %starts, ptr %rows, ptr %scales, ptr %pages, i64 %count, {_QUERY}, ptr %best, ptr %out"
-_TILES = f"ptr %codes, ptr %scales, ptr %shares, i64 %count, {_QUERY}, ptr %out"
+_TILES = f"ptr %codes, ptr %scales, ptr %shares, i64 %count, i64 %vectors, {_QUERY}, ptr %best, ptr %out"
 
 
-def _sums(f: Function, kind: Instructions, blocks: int, rows: int, codes: str, tile: str) -> list[list[str]]:
-    """Products of ``rows`` query rows of a tile with ``blocks`` blocks of 16 vectors, summed over all dimensions.
+def _nearest(f: Function, kind: Instructions, rows: int, codes: str) -> str:
+    """Of each of 16 vectors the product with its best query row; ``%best`` of every query row takes note of all 16.
 
-    Of each group of 4 dimensions, the 64 bytes of the blocks lie side by side, and so do the words of the query rows.
+    Of each group of 4 dimensions, the words of the query rows of a tile lie side by side.
     """
-    row0 = f.times(tile, str(rows))
-    sums = [
-        [f.variable(INTS, f.splat(f.load("%begin_at", f.add(row0, str(i)), "i32"), "i32")) for i in range(rows)]
-        for _ in range(blocks)
-    ]
-    query = f.at("%query", f.times(row0, "%groups"), "i32")
-    with f.loop("0", "%groups") as group:
-        there = f.times(group, str(blocks))
-        operands = [kind.prepare(f, f.load(codes, f.add(there, str(b)), BYTES)) for b in range(blocks)]
-        words = f.at(query, f.times(group, str(rows)), "i32")
-        for i in range(rows):
-            word = f.load(words, str(i), "i32")
-            for block, operand in zip(sums, operands, strict=True):
-                f.put(block[i], INTS, kind.add_products(f, f.get(block[i], INTS), operand, word))
-    return [[f.get(total, INTS) for total in block] for block in sums]
+    nearest = f.variable(INTS, _LEAST)
+    with f.loop("0", "%tiles") as tile:
+        row0 = f.times(tile, str(rows))
+        begin = [f.splat(f.load("%begin_at", f.add(row0, str(i)), "i32"), "i32") for i in range(rows)]
+        sums = [f.variable(INTS, value) for value in begin]
+        query = f.at("%query", f.times(row0, "%groups"), "i32")
+        with f.loop("0", "%groups") as group:
+            operand = kind.prepare(f, f.load(codes, group, BYTES))
+            words = f.at(query, f.times(group, str(rows)), "i32")
+            for i, total in enumerate(sums):
+                f.put(total, INTS, kind.add_products(f, f.get(total, INTS), operand, f.load(words, str(i), "i32")))
+        for i, total in enumerate(sums):
+            here, product = f.add(row0, str(i)), f.get(total, INTS)
+            f.store("%best", here, INTS, f.largest(f.load("%best", here, INTS), product))
+            f.put(nearest, INTS, f.largest(f.get(nearest, INTS), product))
+    return f.get(nearest, INTS)
 
 
 def page_scores(kind: Instructions, rows: int) -> str:
@@ -58,17 +59,11 @@ def page_scores(kind: Instructions, rows: int) -> str:
         answered = f.variable(FLOATS, "zeroinitializer")
         with f.loop("0", blocks) as block:
             codes = f.at("%codes", f.times(f.add(start, block), "%groups"), BYTES)
-            nearest = f.variable(INTS, _LEAST)
-            with f.loop("0", "%tiles") as tile:
-                for i, total in enumerate(_sums(f, kind, 1, rows, codes, tile)[0]):
-                    here = f.add(f.times(tile, str(rows)), str(i))
-                    f.store("%best", here, INTS, f.largest(f.load("%best", here, INTS), total))
-                    f.put(nearest, INTS, f.largest(f.get(nearest, INTS), total))
+            found = f.floats(_nearest(f, kind, rows, codes))
             # The last block repeats the last vector of the page; it counts once.
             left = f.emit(f"sub i32 {length}, {f.emit(f'trunc i64 {f.times(block, str(LANES))} to i32')}")
             lane_numbers = f"<{', '.join(f'i32 {lane}' for lane in range(LANES))}>"
             real = f.emit(f"icmp slt {INTS} {lane_numbers}, {f.splat(left, 'i32')}")
-            found = f.floats(f.get(nearest, INTS))
             counted = f.emit(f"select <{LANES} x i1> {real}, {FLOATS} {found}, {FLOATS} zeroinitializer")
             f.put(answered, FLOATS, f.fadd(f.get(answered, FLOATS), counted))
         asked = f.variable(FLOATS, "zeroinitializer")
@@ -86,28 +81,23 @@ def page_scores(kind: Instructions, rows: int) -> str:
     return f.text("page_scores", _PAGES)
 
 
-def tile_scores(kind: Instructions, blocks: int, rows: int) -> str:
-    """Text of the kernel that scores 16 pages side by side, each of ``blocks`` vectors; see :class:`Kernels`."""
+def tile_scores(kind: Instructions, rows: int) -> str:
+    """Text of the kernel that scores 16 pages side by side, of the same number of vectors each; see :class:`Kernels`."""
     f = Function()
     with f.loop("0", "%count") as sixteen:
-        codes = f.at("%codes", f.times(f.times(sixteen, "%groups"), str(blocks)), BYTES)
-        nearest = [f.variable(INTS, _LEAST) for _ in range(blocks)]
+        first = f.times(sixteen, "%vectors")
+        with f.loop("0", f.times("%sixteens", str(LANES))) as row:
+            f.store("%best", row, INTS, _LEAST)
         total = f.variable(FLOATS, "zeroinitializer")
-        with f.loop("0", "%tiles") as tile:
-            weights = f.at("%weights", f.times(tile, str(rows)), "float")
-            sums = _sums(f, kind, blocks, rows, codes, tile)
-            for i in range(rows):
-                best = sums[0][i]
-                for block in sums[1:]:
-                    best = f.largest(best, block[i])
-                weight = f.splat(f.load(weights, str(i), "float"), "float")
-                f.put(total, FLOATS, f.fadd(f.get(total, FLOATS), f.fmul(f.floats(best), weight)))
-                for near, block in zip(nearest, sums, strict=True):
-                    f.put(near, INTS, f.largest(f.get(near, INTS), block[i]))
-        shares = f.at("%shares", f.times(sixteen, str(blocks)), FLOATS)
-        for b, near in enumerate(nearest):
-            share = f.fmul(f.load(shares, str(b), FLOATS), f.splat("%backward", "float"))
-            f.put(total, FLOATS, f.fadd(f.get(total, FLOATS), f.fmul(f.floats(f.get(near, INTS)), share)))
+        with f.loop("0", "%vectors") as vector:
+            here = f.add(first, vector)
+            found = f.floats(_nearest(f, kind, rows, f.at("%codes", f.times(here, "%groups"), BYTES)))
+            share = f.fmul(f.load("%shares", here, FLOATS), f.splat("%backward", "float"))
+            f.put(total, FLOATS, f.fadd(f.get(total, FLOATS), f.fmul(found, share)))
+        with f.loop("0", f.times("%tiles", str(rows))) as row:
+            weight = f.splat(f.load("%weights", row, "float"), "float")
+            best = f.floats(f.load("%best", row, INTS))
+            f.put(total, FLOATS, f.fadd(f.get(total, FLOATS), f.fmul(best, weight)))
         f.store("%out", sixteen, FLOATS, f.fmul(f.get(total, FLOATS), f.load("%scales", sixteen, FLOATS)))
     return f.text("tile_scores", _TILES)
 
@@ -126,7 +116,7 @@ class Kernels:
         self.kind = of_this_machine() if kind is None else kind
 
     def query(self, query: NDArray[np.float32]) -> QueryCodes:
-        """A query as :meth:`pages` takes it."""
+        """A query as :meth:`pages` and :meth:`tiles` take it."""
         return query_codes(query, self.kind.sums_at_once)
 
     def pages(
@@ -135,7 +125,7 @@ class Kernels:
         """Scores of the ``chosen`` pages into ``out``, both of shape (n,); out is contiguous float32."""
         tiles, groups, rows, _ = query.codes.shape
         best = np.empty((len(query.weights), LANES), dtype=np.int32)
-        call = _compiled(self.kind.name, "page_scores", 1, rows)
+        call = _compiled(self.kind.name, "page_scores", rows)
         call(
             *_at(coded.codes, coded.starts, coded.rows, coded.scales, chosen),
             len(chosen),
@@ -149,18 +139,15 @@ class Kernels:
     ) -> None:
         """Scores of the pages of tiles ``first`` up to ``end`` into ``out``, shape (end - first, 16), contiguous."""
         tiles, groups, rows, _ = query.codes.shape
-        call = _compiled(self.kind.name, "tile_scores", coded.codes.shape[2], rows)
+        best = np.empty((len(query.weights), LANES), dtype=np.int32)
+        call = _compiled(self.kind.name, "tile_scores", rows)
         call(
             *_at(coded.codes[first:end], coded.scales[first:end], coded.shares[first:end]),
-            end - first,
+            *(end - first, coded.codes.shape[1]),
             *_at(query.codes, self._begin_at(query), query.weights),
             *(tiles, len(query.weights) // LANES, groups, backward * query.scale),
-            *_at(out),
+            *_at(best, out),
         )
-
-    def tile_query(self, query: NDArray[np.float32], vectors: int) -> QueryCodes:
-        """A query as :meth:`tiles` takes it for pages of ``vectors`` vectors."""
-        return query_codes(query, max(1, self.kind.sums_at_once // vectors))
 
     def _begin_at(self, query: QueryCodes) -> NDArray[np.int32]:
         """What a sum begins at: codes of pages are 128 more than what they stand for unless they are signed."""
@@ -168,13 +155,13 @@ class Kernels:
 
 
 @cache
-def _compiled(kind: str, kernel: Literal["page_scores", "tile_scores"], blocks: int, rows: int) -> Any:
-    return function(source(KINDS[kind], kernel, blocks, rows))
+def _compiled(kind: str, kernel: Literal["page_scores", "tile_scores"], rows: int) -> Any:
+    return function(source(KINDS[kind], kernel, rows))
 
 
-def source(kind: Instructions, kernel: Literal["page_scores", "tile_scores"], blocks: int, rows: int) -> str:
-    """Text of one kernel and of what it calls."""
-    text = page_scores(kind, rows) if kernel == "page_scores" else tile_scores(kind, blocks, rows)
+def source(kind: Instructions, kernel: Literal["page_scores", "tile_scores"], rows: int) -> str:
+    """Text of one kernel, for query tiles of so many rows, and of what it calls."""
+    text = page_scores(kind, rows) if kernel == "page_scores" else tile_scores(kind, rows)
     return f"{kind.declaration}\n{text}"
 
 

@@ -51,7 +51,7 @@ class TileCodes:
 
     Attributes
     ----------
-    codes : uint8, shape (tiles, groups, vectors, 16, 4)
+    codes : uint8, shape (tiles, vectors, groups, 16, 4)
     shares : float32, shape (tiles, vectors, 16), what each vector counts in the mean over its page; 0 where a page has
         fewer, and its last one is repeated
     scales : float32, shape (tiles, 16); 0 where there is no page
@@ -145,7 +145,7 @@ def tile_codes(
     found = np.zeros(tiles * LANES, dtype=np.float32)
     found[: len(lengths)] = scales
     return TileCodes(
-        np.ascontiguousarray(every.reshape(tiles, LANES, most, -1, GROUP).transpose(0, 3, 2, 1, 4)),
+        np.ascontiguousarray(every.reshape(tiles, LANES, most, -1, GROUP).transpose(0, 2, 3, 1, 4)),
         np.ascontiguousarray(counted.reshape(tiles, LANES, most).transpose(0, 2, 1)),
         found.reshape(tiles, LANES),
     )

@@ -80,7 +80,7 @@ def test_tiles_score_as_the_reference_and_the_same_bits_on_all_instructions(
     found = []
     for kind in available():
         kernels, out = Kernels(kind), np.full(tiles.scales.shape, np.nan, dtype=np.float32)
-        kernels.tiles(kernels.tile_query(query, most), tiles, 0, len(out), backward, out)
+        kernels.tiles(kernels.query(query), tiles, 0, len(out), backward, out)
         found.append(out.ravel()[:count])
     assert np.allclose(found[0], score_pages(query, vectors, offsets, backward=backward), atol=0.03)
     for other in found[1:]:
@@ -91,7 +91,7 @@ def test_some_tiles_alone_score_as_among_all() -> None:
     vectors, offsets = made(2, [4] * 70, 8)
     tiles = tile_codes(vectors, offsets, np.full(280, 0.25, dtype=np.float32), 4)
     kernels = Kernels()
-    query = kernels.tile_query(asked(3, 5, 8), 4)
+    query = kernels.query(asked(3, 5, 8))
     every = np.empty((5, 16), dtype=np.float32)
     kernels.tiles(query, tiles, 0, 5, 1.0, every)
     some = np.full((4, 16), np.nan, dtype=np.float32)
@@ -122,7 +122,7 @@ def test_bc23_no_padding_wins_where_all_similarities_are_negative(kind: Instruct
     assert scores(Kernels(kind), query, pages, 1.0, [0])[0] == pytest.approx(-1.2, abs=0.01)
     tiles = tile_codes(np.array([[-0.6, 0.8]], dtype=np.float32), np.array([0, 1]), np.ones(1, dtype=np.float32), 4)
     kernels, out = Kernels(kind), np.empty((1, 16), dtype=np.float32)
-    kernels.tiles(kernels.tile_query(query, 4), tiles, 0, 1, 1.0, out)
+    kernels.tiles(kernels.query(query), tiles, 0, 1, 1.0, out)
     assert out[0, 0] == pytest.approx(-1.2, abs=0.01)
 
 
@@ -153,11 +153,11 @@ def test_a_page_scores_the_same_beside_any_other() -> None:
 @pytest.mark.parametrize("kernel", ["page_scores", "tile_scores"])
 def test_other_processors_get_their_instruction(kind: str, triple: str, cpu: str, wanted: str, kernel: str) -> None:
     """Compiled for them, not run on them: only the text of the machine code is looked at."""
-    text = assembly(source(KINDS[kind], kernel, blocks=2, rows=3), triple=triple, cpu=cpu)
+    text = assembly(source(KINDS[kind], kernel, 3), triple=triple, cpu=cpu)
     assert text.count(wanted) >= 3
 
 
 def test_a_processor_without_such_an_instruction_gets_none() -> None:
-    text = assembly(source(KINDS["plain"], "page_scores", 1, 2), triple="x86_64-unknown-linux-gnu", cpu="haswell")
+    text = assembly(source(KINDS["plain"], "page_scores", 2), triple="x86_64-unknown-linux-gnu", cpu="haswell")
     assert "vpdpbusd" not in text
     assert "zmm" not in text

@@ -73,10 +73,10 @@ def test_tiles_hold_16_pages_and_give_no_say_to_what_is_repeated() -> None:
     vectors, offsets = made(1, [4, 2, 1] * 6, 8)
     shares = np.repeat(1 / np.diff(offsets), np.diff(offsets)).astype(np.float32)
     tiles = tile_codes(vectors, offsets, shares, 4)
-    assert tiles.codes.shape == (2, 2, 4, 16, 4)
+    assert tiles.codes.shape == (2, 4, 2, 16, 4)
     assert tiles.shares[0, :, 1].tolist() == [0.5, 0.5, 0, 0]
     assert tiles.shares[0, :, 2].tolist() == [1, 0, 0, 0]
-    assert np.array_equal(tiles.codes[0, :, 1, 1], tiles.codes[0, :, 3, 1])
+    assert np.array_equal(tiles.codes[0, 1, :, 1], tiles.codes[0, 3, :, 1])
     assert not tiles.scales[1, 2:].any(), "where there is no page"
 
 
