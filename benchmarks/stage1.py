@@ -7,8 +7,9 @@ Peers are no dependency of this project. Give them an environment of their own, 
     python -m venv peers && peers/bin/pip install -r benchmarks/requirements-peers.txt
     python benchmarks/stage1.py … --peers all --python peers/bin/python
 
-``--peers light`` leaves out what needs torch. A peer that is asked for and missing stands in the result as "not
-installed", one that would take too much memory or time as "skipped", each with the reason.
+fast-plaid and xtr-warp-rs pin an older torch; ``requirements-peers-plaid.txt`` is for a second environment, the Python
+of which is named after the first. ``--peers light`` leaves out what needs torch. A peer that is asked for and missing
+stands in the result as "not installed", one that would take too much memory or time as "skipped", each with the reason.
 
 Each engine runs in a process of its own, started anew for each round and number of threads, with the thread pools of
 its libraries pinned; it reads the vectors by memory map. A round goes over all engines and begins with another one than
@@ -18,13 +19,18 @@ load stands beside.
 
 - ``recall@n``: share of the best n pages of exact search among the first n found; pages that tie with the last count.
   Engines that score one way are compared with exact one-way search, and two-way with two-way.
-- ``floor_ms``: bytes that a search cannot do without, by the read bandwidth that the same threads reached in this run.
+- ``floor_ms``: bytes that a search cannot do without, by the read bandwidth that as many threads reached in this run; 0
+  where it cannot be told.
 - ``build_cpu_ms_per_page``: with reading the vectors; a mode of ours tells what the whole index up to it took.
-- ``bytes_per_page``: what the engine keeps; ours and the paper's design need the float16 vectors (26 kB) besides.
+- ``bytes_per_page``: what the engine keeps. Ours reads the vectors of a few pages from the store besides; the paper's
+  design in FAISS has no codes, so the float16 vectors count as its own.
 
 ``--kernel`` compares scoring alone: 2,000 pages, queries of 20 rows, one thread.
-``--work DIR`` keeps vectors and indexes, so that the next run goes on from there. ``--set coarse_pages=15000`` changes
-settings of ours.
+``--work DIR`` keeps vectors and indexes, so that the next run goes on from there. ``--set shortlist=8000 rescore=512``
+changes settings of ours. Where torch finds a GPU, "ours exact" searches there (``device`` tells), unless it is kept off
+by ``--set device=cpu``; so this is also the command for a GPU node, on which it has not run yet:
+
+    python benchmarks/stage1.py --pages 20000 100000 350000 --threads 1 16 --peers all --json gpu.json
 """
 
 from __future__ import annotations
@@ -136,11 +142,11 @@ class Bench:
         return {**about, **figures(rounds, collection, kind.ways, bandwidth[threads])}
 
     def _bandwidth(self, rounds: dict[tuple[type[Engine], int], list[Round]]) -> dict[int, float]:
-        """Bytes a second by number of threads, the most that any process reached."""
-        reached: dict[int, float] = {}
-        for (_, count), some in rounds.items():
-            reached[count] = max([reached.get(count, 0.0), *(one.seen.bandwidth for one in some)])
-        return reached
+        """Bytes a second by number of threads, the most that any process with as many or fewer reached."""
+        return {
+            most: max((one.seen.bandwidth for key in rounds if key[1] <= most for one in rounds[key]), default=0.0)
+            for most in self.plan.threads
+        }
 
     def _reason(self, kind: type[Engine], collection: Collection) -> tuple[str, str] | None:
         """Why an engine is not tried."""
@@ -210,7 +216,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit-s", type=float, default=300, help="longest build, and longest search in a round")
     parser.add_argument("--memory-gb", type=float, default=0.7 * memory_gb("MemAvailable"))
-    parser.add_argument("--set", nargs="+", default=[], metavar="FIELD=NUMBER", help="settings of ours")
+    parser.add_argument("--set", nargs="+", default=[], metavar="FIELD=VALUE", help="settings of ours")
     parser.add_argument("--work", type=Path, help="keeps vectors and indexes; else they are removed")
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args()
@@ -220,7 +226,8 @@ def main() -> None:
     light = tuple(kind for kind in peers if kind.light)
     alone: tuple[type[Engine], ...] = (Numpy,)
     wanted = {"all": peers, "light": light, "none": alone}[options.peers]
-    changed = {name: int(value) for name, _, value in (one.partition("=") for one in options.set)}
+    pairs = [one.partition("=") for one in options.set]
+    changed = {name: int(value) if value.isdecimal() else value for name, _, value in pairs}
     shared = {
         "pythons": [sys.executable, *options.python],
         "rounds": options.rounds,

@@ -48,6 +48,11 @@ class Engine(ABC):
     memory_factor: float = 4.0
     kept: bool = False
 
+    @property
+    def device(self) -> str:
+        """``cpu``, or ``cuda:N``."""
+        return "cpu"
+
     def __init__(self, folder: Path, threads: int) -> None:
         self.folder, self.threads = folder, threads
         self.lib: Any = importlib.import_module(self.module)
@@ -69,7 +74,10 @@ class Engine(ABC):
         """What it keeps, in memory or on disk."""
 
     def must_read(self, m: int) -> int:
-        """Bytes that a search with ``m`` rows cannot do without; all that it keeps, where pages are scanned."""
+        """Bytes that a search with ``m`` rows cannot do without; all that it keeps, where pages are scanned.
+
+        0 where it cannot be told.
+        """
         return self.bytes
 
 
@@ -149,11 +157,14 @@ class Numpy(Engine):
 
 
 class Torch(Engine):
-    """What most projects do: pages padded to the longest, one einsum a batch, padding masked out; float32."""
+    """What most projects do: pages padded to the longest, one einsum a batch, padding masked out; float32.
+
+    128 pages a batch, as in colpali-engine; a batch fits into the caches, one for all pages is slower.
+    """
 
     name, package, module, light, ways = "torch float32", "torch", "torch", False, 2
     memory_factor = 3.2
-    _pages_at_once = 500
+    _pages_at_once = 128
 
     def build(self, rows: Halves, offsets: Offsets) -> None:
         """See :class:`Engine`."""

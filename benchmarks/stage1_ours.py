@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from page_vectors import page_number
+from page_vectors import DIM, page_number
 from stage1_engines import Engine, Floats, Halves, Offsets, best
 
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.index.build import build_index, open_index
+from medvrag_core.index.coded_pages import CodedPages
+from medvrag_core.index.manifest import read_manifest
+from medvrag_core.index.segments import open_segment
 from medvrag_core.settings import IndexSettings
 
 
@@ -30,10 +32,8 @@ class Ours(Engine):
     def __init__(self, folder: Path, threads: int) -> None:
         super().__init__(folder, threads)
         told = json.loads((folder / "ours.json").read_text(encoding="utf-8"))
-        known = IndexSettings.model_fields
-        changed = {**told["changed"], "mode": self.mode, "threads": threads}
-        self._store = VectorStore.open(Path(told["store"]))
-        self._settings = IndexSettings(**{name: value for name, value in changed.items() if name in known})
+        self._vectors = Path(told["store"])
+        self._settings = IndexSettings(**{**told["changed"], "mode": self.mode, "threads": threads})
         self._home = folder / "index"
 
     @classmethod
@@ -43,18 +43,23 @@ class Ours(Engine):
 
     def build(self, rows: Halves, offsets: Offsets) -> None:
         """See :class:`Engine`; the vectors come from the store, which holds the same."""
-        self._offsets = offsets
-        self._index = build_index(self._store, self._settings, self._home, near_duplicate=1.0)
+        self._offsets, store = offsets, VectorStore.open(self._vectors)
+        self._index = build_index(store, self._settings, self._home, near_duplicate=1.0, progress=False)
 
     def open(self, rows: Halves, offsets: Offsets) -> None:
         """See :class:`Engine`."""
         self._offsets = offsets
-        self._index = open_index(self._store, self._settings, self._home)
+        self._index = open_index(VectorStore.open(self._vectors), self._settings, self._home)
 
     def search(self, query: Floats, k: int) -> NDArray[np.int64]:
         """See :class:`Engine`."""
         hits = self._index.search(query, k).hits
         return np.array([page_number(hit.page_id) for hit in hits], dtype=np.int64)
+
+    @property
+    def device(self) -> str:
+        """See :class:`Engine`: by the settings a GPU where there is one and torch or FAISS can use it."""
+        return self._index.device
 
     @property
     def bytes(self) -> int:
@@ -71,8 +76,8 @@ class Ours(Engine):
 
     def _codes(self, pages: int) -> int:
         """Bytes of the codes of ``pages`` pages, and of the vectors of the best of them."""
-        anew = min(int(self._settings.model_dump().get("rescore", 0)), pages)
-        vectors = anew * int(self._offsets[-1]) * 2 * self._store.dim
+        anew = min(self._settings.rescore, pages)
+        vectors = anew * int(self._offsets[-1]) * 2 * DIM
         return (min(pages, self._pages) * self._file("codes.npy") + vectors) // self._pages
 
     def _file(self, name: str) -> int:
@@ -105,13 +110,13 @@ class OursPaper(Ours):
 
     def must_read(self, m: int) -> int:
         """See :class:`Engine`; no ANN can do without the float32 centroids that it returns."""
-        return self._codes(self._settings.shortlist) + m * self._settings.ann_neighbors * 4 * self._store.dim
+        return self._codes(self._settings.shortlist) + m * self._settings.ann_neighbors * 4 * DIM
 
 
 class OursKernel(OursExact):
-    """The kernel alone: codes of all pages, nothing scored anew."""
+    """The kernel for processors alone: codes of all pages, nothing scored anew."""
 
-    name = "ours kernel"
+    name, device = "ours kernel", "cpu"
 
     def build(self, rows: Halves, offsets: Offsets) -> None:
         """See :class:`Engine`."""
@@ -120,12 +125,8 @@ class OursKernel(OursExact):
 
     def open(self, rows: Halves, offsets: Offsets) -> None:
         """See :class:`Engine`."""
-        manifest, segments, coded = (
-            importlib.import_module(f"medvrag_core.index.{name}") for name in ("manifest", "segments", "coded_pages")
-        )
-        found = manifest.read_manifest(self._home).segments
-        every = [segments.open_segment(self._home / entry.folder) for entry in found]
-        self._coded: Any = coded.CodedPages(every, threads=self.threads)
+        segments = [open_segment(self._home / entry.folder) for entry in read_manifest(self._home).segments]
+        self._coded = CodedPages(segments, threads=self.threads)
         self._offsets, self._every = offsets, np.arange(len(offsets) - 1)
 
     def search(self, query: Floats, k: int) -> NDArray[np.int64]:

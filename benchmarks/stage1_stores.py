@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from stage1_engines import Engine, Floats, Halves, Offsets, emptied, folder_bytes, page_arrays
 
-_AT_ONCE = 500
+_AT_ONCE, _SAMPLED = 500, 1_000
 
 
 class QdrantEdge(Engine):
@@ -100,4 +100,78 @@ class LanceDb(Engine):
         return self.lib.connect(str(home))
 
 
-STORES: tuple[type[Engine], ...] = (QdrantEdge, LanceDb)
+class FastPlaid(Engine):
+    """fast-plaid: PLAID in Rust on torch, 4-bit residuals; k-means from 1,000 pages, else as it comes.
+
+    By its own choice of a sample the build of some 10,000 pages takes many minutes on a CPU.
+    """
+
+    name, package, module, light, kept = "fast-plaid", "fast-plaid", "fast_plaid.search", False, True
+    memory_factor = 6.0
+
+    def build(self, rows: Halves, offsets: Offsets) -> None:
+        """See :class:`Engine`."""
+        pages = torch_pages(rows, offsets)
+        emptied(self.folder / "plaid")
+        self.open(rows, offsets)
+        self._index.create(pages, n_samples_kmeans=min(len(pages), _SAMPLED))
+
+    def open(self, rows: Halves, offsets: Offsets) -> None:
+        """See :class:`Engine`."""
+        self._torch = one_torch(self.threads)
+        self._index = self.lib.FastPlaid(index=str(self.folder / "plaid"), device="cpu")
+
+    def search(self, query: Floats, k: int) -> NDArray[np.int64]:
+        """See :class:`Engine`."""
+        asked = self._torch.from_numpy(query)[None]
+        [found] = self._index.search(asked, top_k=k, n_full_scores=max(4_096, 2 * k), show_progress=False)
+        return np.array([page for page, _ in found], dtype=np.int64)
+
+    @property
+    def bytes(self) -> int:
+        """See :class:`Engine`."""
+        return folder_bytes(self.folder / "plaid")
+
+    def must_read(self, m: int) -> int:
+        """See :class:`Engine`; what its probes touch is not known from outside."""
+        return 0
+
+
+class XtrWarp(FastPlaid):
+    """xtr-warp-rs: WARP in Rust on torch, 4 bits. Its imputed scores are meant for vectors trained as XTR's are."""
+
+    name, package, module = "xtr-warp", "xtr-warp-rs", "xtr_warp"
+
+    def build(self, rows: Halves, offsets: Offsets) -> None:
+        """See :class:`Engine`."""
+        pages = torch_pages(rows, offsets)
+        index = self.lib.XTRWarp(str(emptied(self.folder / "plaid")))
+        index.create(pages, device="cpu", n_samples_kmeans=min(len(pages), _SAMPLED), show_progress=False)
+        self.open(rows, offsets)
+
+    def open(self, rows: Halves, offsets: Offsets) -> None:
+        """See :class:`Engine`."""
+        self._torch = one_torch(self.threads)
+        self._index = self.lib.XTRWarp(str(self.folder / "plaid")).load(device="cpu")
+
+    def search(self, query: Floats, k: int) -> NDArray[np.int64]:
+        """See :class:`Engine`."""
+        asked = self._torch.from_numpy(query)[None]
+        [found] = self._index.search(asked, top_k=k, num_threads=self.threads, show_progress=False)
+        return np.array([page for page, _ in found], dtype=np.int64)
+
+
+def one_torch(threads: int) -> Any:
+    """torch, using so many threads."""
+    torch: Any = importlib.import_module("torch")
+    torch.set_num_threads(threads)
+    return torch
+
+
+def torch_pages(rows: Halves, offsets: Offsets) -> list[Any]:
+    """Pages as tensors."""
+    torch: Any = importlib.import_module("torch")
+    return [torch.from_numpy(page) for page in page_arrays(rows, offsets)]
+
+
+STORES: tuple[type[Engine], ...] = (QdrantEdge, LanceDb, FastPlaid, XtrWarp)

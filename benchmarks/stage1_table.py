@@ -27,10 +27,12 @@ def figures(rounds: Sequence[Round], collection: Collection, ways: int, bandwidt
     last = max(rounds, key=lambda one: len(one.seen.cpu_ms))
     found = last.found[: len(last.seen.cpu_ms)]
     opened = [one.seen.open_wall_s for one in rounds if one.seen.open_wall_s is not None]
-    floor = last.seen.moved_bytes / bandwidth * 1e3
+    # 0: it cannot be told. The memory of a GPU was not measured.
+    floor = last.seen.moved_bytes / bandwidth * 1e3 if last.seen.device == "cpu" else 0
     return {
         "status": "ok",
         "rounds": len(rounds),
+        "device": last.seen.device,
         "queries": len(found),
         "cpu_ms_p50": _rounded(np.median(cpu)),
         "cpu_ms_min": _rounded(cpu.min()),
@@ -66,8 +68,8 @@ def table(engines: Sequence[Mapping[str, Any]], beside: str) -> str:
         lines.append(
             f"{row['name']:18s}{row['ways']:5d}{row['threads']:4d}{row['cpu_ms_p50']:9.1f}"
             + (f"{row['cpu_ms_p50'] / base:7.1f}" if base else f"{'-':>7s}")
-            + f"{row['wall_ms_p50']:9.1f}{row['wall_ms_p95']:9.1f}{row['floor_ms']:8.2f}"
-            + (f"{row['wall_ms_p50'] / row['floor_ms']:8.1f}" if row["floor_ms"] else f"{'-':>8s}")
+            + f"{row['wall_ms_p50']:9.1f}{row['wall_ms_p95']:9.1f}"
+            + (f"{floor:8.2f}{row['wall_ms_p50'] / floor:8.1f}" if (floor := row["floor_ms"]) else f"{'-':>8s}" * 2)
             + f"{recalls}{row['bytes_per_page']:9.0f}"
             f"{row['build_cpu_ms_per_page']:8.2f}{row['peak_mb']:7d}"
         )

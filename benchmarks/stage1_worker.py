@@ -19,7 +19,7 @@ import numpy as np
 from stage1_engines import Engine, emptied
 
 WARM_UP = 2
-_PROBE = 64 * 1024 * 1024
+_PROBE, _TRIES = 64 * 1024 * 1024, 20
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class Seen:
     index_bytes, moved_bytes : what the engine keeps; what a search must read, mean over queries
     peak_mb, private_mb : most memory of the process; of that, what maps no file, at the end
     bandwidth : bytes a second that the threads read in this process
+    device : that searched
     """
 
     build_cpu_s: float
@@ -70,6 +71,7 @@ class Seen:
     peak_mb: float
     private_mb: float
     bandwidth: float
+    device: str
 
 
 def main() -> None:
@@ -130,6 +132,7 @@ def work(task: Task) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Seen]:
         peak_mb=status_mb("VmHWM"),
         private_mb=status_mb("RssAnon"),
         bandwidth=read_bandwidth(task.threads),
+        device=engine.device,
     )
     return found, seen
 
@@ -142,14 +145,15 @@ def status_mb(name: str) -> float:
 
 
 def read_bandwidth(threads: int) -> float:
-    """Bytes a second that ``threads`` threads read from memory, the best of five tries.
+    """Bytes a second that ``threads`` threads read from memory, the best of 20 tries.
 
-    Each adds up 256 MB of float32 by a product with itself, which costs less time than the reading.
+    Each adds up 256 MB of float32 by a product with itself, which costs less time than the reading: more than the
+    caches hold, and little enough that now and then no other process comes between.
     """
     parts = [np.ones(_PROBE, dtype=np.float32) for _ in range(threads)]
     fastest = float("inf")
     with ThreadPoolExecutor(threads) as pool:
-        for _ in range(5):
+        for _ in range(_TRIES):
             begun = time.perf_counter()
             list(pool.map(lambda part: np.dot(part, part), parts))
             fastest = min(fastest, time.perf_counter() - begun)

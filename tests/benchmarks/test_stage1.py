@@ -22,12 +22,14 @@ def seen(**changed: Any) -> Any:
     told = {
         "build_cpu_s": 3.0, "build_wall_s": 6.0, "open_wall_s": None, "cpu_ms": [1.0, 3.0, 2.0],
         "wall_ms": [2.0, 4.0, 6.0], "index_bytes": 15_000, "moved_bytes": 4e6, "peak_mb": 10.0, "private_mb": 5.0,
-        "bandwidth": 1e9,
+        "bandwidth": 1e9, "device": "cpu",
     }  # fmt: skip
     return Seen(**{**told, **changed})
 
 
 def test_a_collection_is_the_same_in_memory_on_disk_and_in_the_store(tmp_path: Path) -> None:
+    from page_vectors import PageMaker
+    from stage1_data import collect
     from stage1_engines import both_halves
 
     from medvrag_core.encoders.vectors import VectorStore
@@ -43,6 +45,10 @@ def test_a_collection_is_the_same_in_memory_on_disk_and_in_the_store(tmp_path: P
         assert np.allclose(made.exact[1][number], one_way_score_pages(query, store.vectors, offsets), atol=1e-5)
         assert np.allclose(made.exact[2][number], score_pages(query, store.vectors, offsets), atol=1e-5)
         assert np.allclose(made.exact[1][number], both_halves(query, rows, offsets)[0], atol=1e-5)
+    maker = PageMaker(seed=2)
+    assert all(np.array_equal(maker.query(n, 150).rows, query) for n, query in enumerate(made.queries))
+    alike = collect(tmp_path / "data", maker, 150, 2, query_rows=40).queries
+    assert [query.shape for query in alike] == [(40, 128)] * 2
     told = made.difficulty()
     assert told["target_among_100"] == 1.0 and 0 < told["two_way_top_100_in_one_way"] < 1
     assert small(tmp_path).exact[2].tolist() == made.exact[2].tolist()
@@ -70,7 +76,7 @@ def test_figures_are_those_of_all_rounds(tmp_path: Path) -> None:
     exact = np.argsort(-made.exact[2], axis=1)
     rounds = [
         Round(seen(), exact[:, :120], 0.5),
-        Round(seen(cpu_ms=[9.0], wall_ms=[99.0], build_cpu_s=1.5, open_wall_s=0.25, peak_mb=30.0), exact[:1], 7.0),
+        Round(seen(cpu_ms=[9.0], wall_ms=[99.0], build_cpu_s=1.5, open_wall_s=0.25, peak_mb=30.0), exact[1:2], 7.0),
     ]
     told = figures(rounds, made, 2, 2e9)
     assert told["cpu_ms_p50"] == 2.5 and told["cpu_ms_min"] == 1 and told["wall_ms_p50"] == 5
@@ -79,11 +85,14 @@ def test_figures_are_those_of_all_rounds(tmp_path: Path) -> None:
     assert told["bytes_per_page"] == 100 and told["build_cpu_ms_per_page"] == 10
     assert told["floor_ms"] == 2 and told["open_s"] == 0.25 and told["peak_mb"] == 30 and told["load"] == [0.5, 7.0]
 
+    gpu = figures([Round(seen(device="cuda:0"), exact, 0.5)], made, 2, 2e9)
+    assert gpu["floor_ms"] == 0 and gpu["device"] == "cuda:0"
     about = {"name": "a", "ways": 2, "threads": 1}
     other = {**about, **told, "name": "b", "ways": 1, "cpu_ms_p50": 25.0}
     missing = {**about, "name": "c", "status": "not installed", "reason": "no Python that was named has c"}
-    lines = table([{**about, **told}, other, missing], "a").splitlines()
+    lines = table([{**about, **told}, other, missing, {**about, **gpu, "name": "d"}], "a").splitlines()
     assert re.match(r"b +1 +1 +25.0 +10.0 +5.0 ", lines[2])
+    assert re.match(r"d( +[\d.]+){6} +- +- +1.000", lines[4])
     assert lines[3].split() == ["c", "2", "1", "not", "installed:", "no", "Python", "that", "was", "named", "has", "c"]
 
 

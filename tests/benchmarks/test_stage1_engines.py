@@ -69,11 +69,36 @@ def test_ties_are_in_order_of_number() -> None:
         assert best(scores, k).tolist() == wanted[:k]
 
 
+def test_the_papers_design_ranks_what_it_found_by_means_and_then_exactly(tmp_path: Path) -> None:
+    from stage1_engines import both_halves
+    from stage1_paper import PaperInFaiss
+
+    class Small(PaperInFaiss):
+        neighbors, shortlist = 120, 15
+
+    rows, offsets, query = collection()
+    engine = Small(tmp_path, 1)
+    engine.build(rows, offsets)
+    engine._index.nprobe = engine._index.nlist
+    means = engine._index.reconstruct_n(0, engine._index.ntotal) if engine._index.make_direct_map() is None else None
+    near = query @ means.T
+    page_of = np.repeat(np.arange(60), np.minimum(np.diff(offsets), 8))
+    coarse = np.full((len(query), 60), -np.inf)
+    for row, similarities in enumerate(near):
+        found = np.argsort(-similarities)[:120]
+        coarse[row] = similarities[found].min()
+        for mean in found:
+            coarse[row, page_of[mean]] = max(coarse[row, page_of[mean]], similarities[mean])
+    wanted = np.argsort(-coarse.mean(axis=0), kind="stable")[:15]
+    forward, backward = both_halves(query, rows, offsets)
+    assert engine.search(query, 30).tolist() == sorted(wanted, key=lambda page: -(forward + backward)[page])
+
+
 @pytest.mark.parametrize("kind", engines(), ids=lambda kind: kind.name)
 def test_an_engine_finds_what_exact_search_of_its_kind_finds(kind: Any, tmp_path: Path) -> None:
     from stage1_engines import both_halves, emptied
 
-    if importlib.util.find_spec(kind.module) is None:
+    if importlib.util.find_spec(kind.module.partition(".")[0]) is None:
         pytest.skip(f"{kind.package} is not installed here")
     rows, offsets, query = collection()
     forward, backward = both_halves(query, rows, offsets)
@@ -84,7 +109,8 @@ def test_an_engine_finds_what_exact_search_of_its_kind_finds(kind: Any, tmp_path
     assert found.dtype == np.int64 and len(set(found.tolist())) == len(found) == 10
     share = len(set(found.tolist()) & set(np.argsort(-exact)[:10].tolist())) / 10
     assert share >= 0.8
-    assert engine.bytes > len(rows) * 128 and 0 < engine.must_read(len(query)) <= engine.bytes
+    assert engine.bytes > len(rows) * 64 and 0 <= engine.must_read(len(query)) <= engine.bytes
+    assert engine.must_read(len(query)) > 0 or kind.package in ("fast-plaid", "xtr-warp-rs")
     if kind.kept:
         again = kind(engine.folder, 1)
         again.open(rows, offsets)
