@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from medvrag_core.index.kernels.codes import PageCodes, QueryCodes, TileCodes, query_codes
+from medvrag_core.index.kernels.codes import ZERO, PageCodes, QueryCodes, TileCodes, query_codes
 from medvrag_core.index.kernels.instructions import KINDS, Instructions, of_this_machine
 from medvrag_core.index.kernels.machine_code import function
 from medvrag_core.index.kernels.text import BYTES, FLOATS, INTS, LANES, Function
@@ -82,7 +82,7 @@ def page_scores(kind: Instructions, rows: int) -> str:
 
 
 def tile_scores(kind: Instructions, rows: int) -> str:
-    """Text of the kernel that scores 16 pages side by side, of the same number of vectors each; see :class:`Kernels`."""
+    """Text of the kernel that scores 16 pages side by side, each of as many vectors; see :class:`Kernels`."""
     f = Function()
     with f.loop("0", "%count") as sixteen:
         first = f.times(sixteen, "%vectors")
@@ -117,7 +117,7 @@ class Kernels:
 
     def query(self, query: NDArray[np.float32]) -> QueryCodes:
         """A query as :meth:`pages` and :meth:`tiles` take it."""
-        return query_codes(query, self.kind.sums_at_once)
+        return query_codes(query, self.kind.sums_at_once, zero=0 if self.kind.signed else ZERO)
 
     def pages(
         self, query: QueryCodes, coded: PageCodes, chosen: NDArray[np.int64], backward: float, out: NDArray[np.float32]
@@ -129,7 +129,7 @@ class Kernels:
         call(
             *_at(coded.codes, coded.starts, coded.rows, coded.scales, chosen),
             len(chosen),
-            *_at(query.codes, self._begin_at(query), query.weights),
+            *_at(query.codes, query.begin_at, query.weights),
             *(tiles, len(query.weights) // LANES, groups, backward * query.scale),
             *_at(best, out),
         )
@@ -144,14 +144,10 @@ class Kernels:
         call(
             *_at(coded.codes[first:end], coded.scales[first:end], coded.shares[first:end]),
             *(end - first, coded.codes.shape[1]),
-            *_at(query.codes, self._begin_at(query), query.weights),
+            *_at(query.codes, query.begin_at, query.weights),
             *(tiles, len(query.weights) // LANES, groups, backward * query.scale),
             *_at(best, out),
         )
-
-    def _begin_at(self, query: QueryCodes) -> NDArray[np.int32]:
-        """What a sum begins at: codes of pages are 128 more than what they stand for unless they are signed."""
-        return np.zeros_like(query.sums) if self.kind.signed else -128 * query.sums
 
 
 @cache
@@ -166,4 +162,5 @@ def source(kind: Instructions, kernel: Literal["page_scores", "tile_scores"], ro
 
 
 def _at(*arrays: NDArray[Any]) -> list[int]:
+    """Addresses; whoever calls holds the arrays until the kernel has returned."""
     return [array.ctypes.data for array in arrays]

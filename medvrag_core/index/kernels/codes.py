@@ -69,7 +69,7 @@ class QueryCodes:
     Attributes
     ----------
     codes : int8, shape (tiles, groups, rows, 4), directions of the rows; the last one is repeated in the last tile
-    sums : int32, shape (tiles, rows), of the codes of each row
+    begin_at : int32, shape (tiles, rows), what the products of each row begin at
     weights : float32, weight of each row in the first half of S, times the scale; 0 for rows that are repeated and
         for as many more as fill up a sixteen
     scale : float, of the codes
@@ -78,7 +78,7 @@ class QueryCodes:
     """
 
     codes: NDArray[np.int8]
-    sums: NDArray[np.int32]
+    begin_at: NDArray[np.int32]
     weights: NDArray[np.float32]
     scale: float
     errors: NDArray[np.float32]
@@ -151,12 +151,13 @@ def tile_codes(
     )
 
 
-def query_codes(query: NDArray[np.float32], rows_at_once: int) -> QueryCodes:
+def query_codes(query: NDArray[np.float32], rows_at_once: int, *, zero: int) -> QueryCodes:
     """Codes of a query in as few tiles of at most ``rows_at_once`` rows as it needs.
 
     Parameters
     ----------
     query : float32, shape (m, d), m >= 1; the length of a row is its weight
+    zero : what stands for 0 in the codes of pages when they are multiplied; products begin at what makes up for it
     """
     count = len(query)
     lengths = row_weights(query)
@@ -172,7 +173,7 @@ def query_codes(query: NDArray[np.float32], rows_at_once: int) -> QueryCodes:
     weights[:count] = lengths * np.float32(scale / count)
     return QueryCodes(
         np.ascontiguousarray(padded.reshape(tiles, rows, -1, GROUP).transpose(0, 2, 1, 3)),
-        padded.sum(axis=1, dtype=np.int32).reshape(tiles, rows),
+        -zero * padded.sum(axis=1, dtype=np.int32).reshape(tiles, rows),
         weights,
         scale,
         errors,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -161,3 +163,25 @@ def test_a_processor_without_such_an_instruction_gets_none() -> None:
     text = assembly(source(KINDS["plain"], "page_scores", 2), triple="x86_64-unknown-linux-gnu", cpu="haswell")
     assert "vpdpbusd" not in text
     assert "zmm" not in text
+
+
+def test_many_threads_at_once_get_what_one_gets() -> None:
+    """Each brings its own scratch memory, and nothing that a kernel reads is given back before it has read it."""
+    vectors, offsets = made(7, [60] * 400, 64)
+    pages = page_codes(vectors, offsets)
+    tiles = tile_codes(vectors[:1600], np.arange(0, 1601, 4), np.full(1600, 0.25, dtype=np.float32), 4)
+    queries = [asked(seed, 7 + seed % 20, 64) for seed in range(24)]
+    kernels = Kernels()
+
+    def both(query: np.ndarray) -> bytes:
+        coded, junk = kernels.query(query), []
+        out, beside = np.empty(400, dtype=np.float32), np.empty((25, 16), dtype=np.float32)
+        kernels.pages(coded, pages, np.arange(400), 1.0, out)
+        junk += [np.random.default_rng(0).integers(-9, 9, size=coded.begin_at.shape) for _ in range(9)]
+        kernels.tiles(coded, tiles, 0, 25, 1.0, beside)
+        return out.tobytes() + beside.tobytes()
+
+    alone = [both(query) for query in queries]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(10):
+            assert list(pool.map(both, queries)) == alone

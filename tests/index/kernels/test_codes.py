@@ -83,7 +83,7 @@ def test_tiles_hold_16_pages_and_give_no_say_to_what_is_repeated() -> None:
 @given(st.integers(0, 99), st.integers(1, 60), st.integers(1, 24))
 def test_a_query_takes_as_few_tiles_as_it_can_and_pads_without_weight(seed: int, rows: int, at_once: int) -> None:
     query = np.random.default_rng(seed).normal(size=(rows, 8)).astype(np.float32)
-    codes = query_codes(query, at_once)
+    codes = query_codes(query, at_once, zero=128)
     assert len(codes.codes) == -(-rows // at_once)
     assert codes.rows <= at_once
     assert np.allclose(codes.weights[:rows], np.linalg.norm(query, axis=1) * codes.scale / rows)
@@ -93,7 +93,7 @@ def test_a_query_takes_as_few_tiles_as_it_can_and_pads_without_weight(seed: int,
 
 
 def test_a_query_row_of_zeros_matches_nothing() -> None:
-    codes = query_codes(np.array([[0, 0, 0, 0], [3, 0, 0, 4]], dtype=np.float32), 8)
+    codes = query_codes(np.array([[0, 0, 0, 0], [3, 0, 0, 4]], dtype=np.float32), 8, zero=128)
     assert not codes.codes[0, :, 0].any()
     assert np.isfinite(codes.errors).all()
 
@@ -104,7 +104,7 @@ def test_no_score_is_farther_off_than_its_bound(backward: float, seed: int, leng
     vectors, offsets = made(seed, lengths, 16)
     rng = np.random.default_rng(seed + 1)
     query = rng.normal(size=(rows, 16)).astype(np.float32) * rng.uniform(0.1, 3, size=(rows, 1)).astype(np.float32)
-    pages, coded = page_codes(vectors, offsets), query_codes(query, 24)
+    pages, coded = page_codes(vectors, offsets), query_codes(query, 24, zero=128)
     words = coded.codes.transpose(0, 2, 1, 3).reshape(len(coded.codes) * coded.rows, -1)[:rows]
     directions = words.astype(np.float32) * np.float32(coded.scale)
     weights = np.linalg.norm(query, axis=1)
