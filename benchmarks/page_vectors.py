@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -267,37 +268,44 @@ def made_store(maker: PageMaker, pages: int, folder: Path) -> VectorStore:
     return encode_corpus(PageInputs(pages, made), MadePages(maker), folder, corpus_fingerprint=f"made {pages}")
 
 
-def tell_difficulty(maker: PageMaker, pages: int, queries: int) -> None:
-    """Print where exact search puts the targets, how close scores lie, and how far one-way ranks as two-way does."""
-    blocks = list(maker.blocks(pages))
-    vectors = np.concatenate([block.rows for block in blocks])
-    lengths = np.concatenate([np.diff(block.offsets) for block in blocks])
-    offsets = starts(lengths)
-    at, scored, alike, short = [], [], [], []
-    for number in range(queries):
-        query = maker.query(number, pages)
-        scores, one_way = (
-            np.concatenate([
-                kernel(query.rows, vectors[offsets[a] : offsets[b]].astype(np.float32), offsets[a : b + 1] - offsets[a])
-                for a, b in pairwise([*range(0, pages, 5_000), pages])
-            ])
-            for kernel in (score_pages, one_way_score_pages)
-        )  # fmt: skip
-        order = np.argsort(-scores, kind="stable")
-        at.append(int(np.flatnonzero(order == query.target)[0]) + 1)
-        scored.append([scores[order[min(place, pages) - 1]] for place in (1, 10, 100, 1_000)] + [np.median(scores)])
-        alike.append(len(np.intersect1d(order[:100], np.argsort(-one_way, kind="stable")[:100])) / 100)
-        short.append(np.mean(lengths[order[:10]] < 12))
-    places = np.array(at)
-    print(
-        f"{pages} pages of {lengths.mean():.1f} rows (under 12: {np.mean(lengths < 12):.1%}), {queries} queries\n"
-        f"target first {np.mean(places == 1):.2f}, among 10 {np.mean(places <= 10):.2f}, "
-        f"among 100 {np.mean(places <= 100):.2f}, worst place {places.max()}\n"
-        "mean score at places 1, 10, 100, 1000 and of all pages (median): "
-        + ", ".join(f"{score:.3f}" for score in np.mean(scored, axis=0))
-        + f"\nshare of the two-way top 100 in the one-way top 100: {np.mean(alike):.2f}; "
-        f"pages under 12 rows among the top 10: {np.mean(short):.1%}"
-    )
+def difficulty(one_way: Floats, both: Floats, targets: Sequence[int], lengths: NDArray[np.int64]) -> dict[str, Any]:
+    """How hard queries are: where exact search puts targets, how close scores lie, how alike both kinds rank.
+
+    Parameters
+    ----------
+    one_way, both : exact scores by the first half of S and by both, float32, shape (queries, pages)
+    targets : page of each query
+    lengths : rows of each page
+    """
+    at = np.array(targets)
+    ranks = (both > both[np.arange(len(at)), at][:, None]).sum(axis=1) + 1
+    order, other = (np.argsort(-scores, axis=1, kind="stable")[:, :1_000] for scores in (both, one_way))
+    ordered = np.take_along_axis(both, order, axis=1)
+    places = [place for place in (1, 10, 100, 1_000) if place <= ordered.shape[1]]
+    alike = [len(np.intersect1d(a[:100], b[:100])) / len(a[:100]) for a, b in zip(order, other, strict=True)]
+    return {
+        "target_first": float(np.mean(ranks == 1)),
+        "target_among_100": float(np.mean(ranks <= 100)),
+        "mean_score_at": {str(place): round(float(ordered[:, place - 1].mean()), 4) for place in places},
+        "median_score": round(float(np.median(both)), 4),
+        "two_way_top_100_in_one_way": float(np.mean(alike)),
+        "pages_under_12_rows": float(np.mean(lengths < 12)),
+        "pages_under_12_rows_in_top_10": float(np.mean(lengths[order[:, :10]] < 12)),
+    }
+
+
+def made_difficulty(maker: PageMaker, pages: int, queries: int) -> dict[str, Any]:
+    """The same of a collection that is made for it, a block at a time."""
+    asked = [maker.query(number, pages) for number in range(queries)]
+    one_way, both = (np.empty((queries, pages), dtype=np.float32) for _ in range(2))
+    lengths = np.empty(pages, dtype=np.int64)
+    for first, block in zip(range(0, pages, BLOCK), maker.blocks(pages), strict=True):
+        some = slice(first, first + len(block.offsets) - 1)
+        lengths[some], rows = np.diff(block.offsets), block.rows.astype(np.float32)
+        for number, query in enumerate(asked):
+            one_way[number, some] = one_way_score_pages(query.rows, rows, block.offsets)
+            both[number, some] = score_pages(query.rows, rows, block.offsets)
+    return difficulty(one_way, both, [query.target for query in asked], lengths)
 
 
 def main() -> None:
@@ -315,7 +323,8 @@ def main() -> None:
         spent = time.process_time() - started
         print(f"{len(store)} pages, {store.bytes / len(store) / 1000:.1f} kB each, {spent:.0f} CPU seconds")
     if options.check:
-        tell_difficulty(maker, options.pages, options.queries)
+        for name, value in made_difficulty(maker, options.pages, options.queries).items():
+            print(f"{name.replace('_', ' '):30s} {value}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from page_vectors import DIM, PageMaker, made_store
+from page_vectors import DIM, PageMaker, difficulty, made_store
 from stage1_engines import Floats, Offsets, both_halves, row_blocks
 
 from medvrag_core.runs.publish import whole_file
@@ -59,19 +59,9 @@ class Collection:
         return float(np.mean(shares))
 
     def difficulty(self) -> dict[str, Any]:
-        """Where exact search puts the targets, how close scores lie, how alike one way and two ways rank."""
-        both, at = self.exact[2], np.array(self.targets)
-        ranks = (both > both[np.arange(len(at)), at][:, None]).sum(axis=1) + 1
-        ordered = -np.sort(-both, axis=1)
-        top = min(100, self.pages)
-        shared = self.recall(np.argsort(-self.exact[1], axis=1, kind="stable")[:, :top], 2, top)
-        scores = {str(p): round(float(ordered[:, p - 1].mean()), 4) for p in (1, 10, 100, 1_000) if p <= self.pages}
-        return {
-            "target_first": float(np.mean(ranks == 1)),
-            "target_among_100": float(np.mean(ranks <= 100)),
-            "mean_score_at": {**scores, "median": round(float(np.median(both)), 4)},
-            "two_way_top_100_in_one_way": shared,
-        }
+        """See :func:`page_vectors.difficulty`."""
+        lengths = np.diff(np.load(self.home / "offsets.npy"))
+        return difficulty(self.exact[1], self.exact[2], self.targets, lengths)
 
 
 def collect(home: Path, maker: PageMaker, pages: int, queries: int, query_rows: int | None = None) -> Collection:

@@ -82,10 +82,25 @@ def test_the_store_holds_the_pages_in_the_order_of_their_numbers(tmp_path: Path)
     assert store.manifest.storage == "float16" and store.manifest.encoder.more["seed"] == 1
 
 
+def test_difficulty_counts_ranks_shares_and_short_pages() -> None:
+    from page_vectors import difficulty
+
+    both = np.array([[9, 8, 7, 6, 5, 4, 3, 2, 1, 0, -1, -2], [0, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9]], dtype=np.float32)
+    lengths = np.array([3, 103, 103, 103, 103, 103, 103, 103, 103, 103, 103, 5])
+    told = difficulty(-both, both, (0, 0), lengths)
+    assert told["target_first"] == 0.5 and told["target_among_100"] == 1.0
+    assert told["mean_score_at"] == {"1": 9.0, "10": 4.5} and told["two_way_top_100_in_one_way"] == 1.0
+    assert told["pages_under_12_rows"] == pytest.approx(2 / 12, rel=1e-3)
+    assert told["pages_under_12_rows_in_top_10"] == pytest.approx(1 / 20)
+
+
 def test_the_difficulty_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     import page_vectors
+    from page_vectors import PageMaker
 
     monkeypatch.setattr("sys.argv", ["x", "--pages", "200", "--queries", "2", "--check"])
     page_vectors.main()
-    told = capsys.readouterr().out
-    assert told.startswith("200 pages of 10") and "among 100 1.00" in told and "top 100: 0." in told
+    assert "target among 100               1.0\n" in capsys.readouterr().out
+    hard = page_vectors.made_difficulty(PageMaker(), 200, 3)
+    assert 0 < hard["two_way_top_100_in_one_way"] < 1
+    assert hard["mean_score_at"]["1"] > hard["mean_score_at"]["100"] > hard["median_score"] - 0.05
