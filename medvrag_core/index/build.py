@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection
-from itertools import pairwise
+from collections.abc import Collection, Sequence
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ from medvrag_core.settings import IndexSettings
 SEGMENT_NUMBERS = 2**26
 """Numbers in the vectors of one segment, of one shard at least: what a build holds in memory, and what one that is
 stopped does again at most. 2^26 are some 5,000 pages of 103 vectors of 128."""
+MOST_SMALL = 32
+"""Segments under half that size at the end of an index; each holds two files open."""
 _ANN = "ann.faiss"
 
 
@@ -67,7 +69,7 @@ def write_index(
     near_duplicate : cosine of mean page vectors above which the later page is left out
     """
     before = _usable(store, settings, folder)
-    kept = [] if before is None else list(before.segments)
+    kept = [] if before is None else _without_many_small(store, before.segments)
     todo = _ranges(store, kept[-1].shards[1] if kept else 0)
     manifest = IndexManifest(
         encoder=store.manifest.encoder,
@@ -179,6 +181,14 @@ def _usable(store: VectorStore, settings: IndexSettings, folder: Path) -> IndexM
     same = [entry.vectors == shards_digest(store, entry.shards) for entry in found.segments]
     stay = same.index(False) if False in same else len(same)
     return found.model_copy(update={"segments": found.segments[:stay]})
+
+
+def _without_many_small(store: VectorStore, segments: Sequence[SegmentEntry]) -> list[SegmentEntry]:
+    """The same, but for those at the end that were added bit by bit, once they are many: they are made anew as one."""
+    begins = starts(np.array([shard.pages for shard in store.manifest.shards]))
+    rows = [int(np.diff(store.offsets[begins[list(segment.shards)]])[0]) for segment in segments]
+    small = list(takewhile(lambda count: 2 * count * store.dim < SEGMENT_NUMBERS, reversed(rows)))
+    return list(segments[: len(segments) - len(small)] if len(small) > MOST_SMALL else segments)
 
 
 def _ranges(store: VectorStore, first: int) -> list[tuple[int, int]]:

@@ -124,6 +124,23 @@ def test_added_pages_cost_a_segment_and_answer_as_an_index_made_at_once(tmp_path
     assert answers(grown, tmp_path / "i") == answers(at_once, tmp_path / "i_all")
 
 
+def test_pages_added_one_by_one_are_made_one_segment_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "SEGMENT_NUMBERS", 2**26)
+    monkeypatch.setattr(build, "MOST_SMALL", 3)
+    pages, ids = made_pages(12), page_ids(12)
+    store = made_store(tmp_path / "v", pages[:4])
+    made(store, tmp_path / "i")
+    counts = []
+    for k in range(4, 12):
+        store = add_pages(tmp_path / "v", [page_vectors(ids[k], pages[k])], corpus_fingerprint=str(k))
+        made(store, tmp_path / "i")
+        counts.append(len(read_manifest(tmp_path / "i").segments))
+    assert counts == [2, 3, 4, 1, 2, 3, 4, 1]
+    at_once = made_store(tmp_path / "all", pages)
+    made(at_once, tmp_path / "i_all")
+    assert answers(store, tmp_path / "i") == answers(at_once, tmp_path / "i_all")
+
+
 def test_an_index_without_some_pages_answers_as_one_that_never_had_them(tmp_path: Path) -> None:
     pages, gone = made_pages(130), {3, 64, 65, 129}
     store = made_store(tmp_path / "v", pages)
