@@ -48,7 +48,7 @@ from typing import Any
 import numpy as np
 from page_vectors import DIM, PageMaker
 from stage1_data import Collection, collect
-from stage1_engines import ENGINES, ColbanditFull, Engine, MaxsimCpu, Numkong, Numpy, Torch
+from stage1_engines import ENGINES, ColbanditFull, Engine, MaxsimCpu, Numkong, Numpy, NumpyBlocks, Torch
 from stage1_machine import facts, load, memory_gb, pinned, versions
 from stage1_ours import OURS, Ours, OursKernel, write_ours
 from stage1_paper import PaperInFaiss
@@ -224,7 +224,7 @@ def main() -> None:
         parser.error("nothing to do: give --pages or --kernel")
     peers: tuple[type[Engine], ...] = (PaperInFaiss, *ENGINES, *STORES)
     light = tuple(kind for kind in peers if kind.light)
-    alone: tuple[type[Engine], ...] = (Numpy,)
+    alone: tuple[type[Engine], ...] = (Numpy, NumpyBlocks)
     wanted = {"all": peers, "light": light, "none": alone}[options.peers]
     pairs = [one.partition("=") for one in options.set]
     changed = {name: int(value) if value.isdecimal() else value for name, _, value in pairs}

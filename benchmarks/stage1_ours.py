@@ -25,7 +25,7 @@ class Ours(Engine):
     Where the vectors lie, and which settings are not the default, is read from ``ours.json`` in the folder.
     """
 
-    package, module, ways, kept, memory_factor = "medvrag-core", "medvrag_core", 2, True, 1.5
+    package, module, ways, kept, memory_factor = "medvrag-core", "medvrag_core", 2, True, 0.7
     mode: str
     files: tuple[str, ...] = ("codes.npy", "pages.npz")
 

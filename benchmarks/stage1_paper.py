@@ -18,7 +18,7 @@ class PaperInFaiss(Engine):
     """
 
     name, package, module, ways = "paper in FAISS", "faiss-cpu", "faiss", 2
-    memory_factor, kept = 3.0, True
+    memory_factor, kept = 0.7, True
     centroids, neighbors, shortlist, rounds = 8, 1_000, 4_000, 8
 
     def build(self, rows: Halves, offsets: Offsets) -> None:

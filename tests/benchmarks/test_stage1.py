@@ -144,7 +144,7 @@ def test_the_benchmark_writes_what_it_promises(
     assert report["generator"]["seed"] == 0 and [size["pages"] for size in report["sizes"]] == [150, 300]
     for size in report["sizes"]:
         rows = {row["name"]: row for row in size["engines"]}
-        assert set(rows) == {"ours exact", "ours fast", "ours paper", "numpy float32"}
+        assert set(rows) == {"ours exact", "ours fast", "ours paper", "numpy float32", "numpy by blocks"}
         for row in rows.values():
             if row["status"] != "missing":
                 assert row["recall@10"] == row["recall@100"] == 1 and row["recall@2000"] is None
