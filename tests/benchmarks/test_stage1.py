@@ -47,8 +47,11 @@ def test_a_collection_is_the_same_in_memory_on_disk_and_in_the_store(tmp_path: P
         assert np.allclose(made.exact[1][number], both_halves(query, rows, offsets)[0], atol=1e-5)
     maker = PageMaker(seed=2)
     assert all(np.array_equal(maker.query(n, 150).rows, query) for n, query in enumerate(made.queries))
-    alike = collect(tmp_path / "data", maker, 150, 2, query_rows=40).queries
-    assert [query.shape for query in alike] == [(40, 128)] * 2
+    alike = collect(tmp_path / "data", maker, 150, 2, query_rows=40)
+    assert [query.shape for query in alike.queries] == [(40, 128)] * 2
+    assert np.allclose(alike.exact[1][1], both_halves(alike.queries[1], rows, offsets)[0], atol=1e-5), (
+        "not the kept ones"
+    )
     told = made.difficulty()
     assert told["target_among_100"] == 1.0 and 0 < told["two_way_top_100_in_one_way"] < 1
     assert small(tmp_path).exact[2].tolist() == made.exact[2].tolist()
