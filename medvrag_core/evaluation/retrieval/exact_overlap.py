@@ -20,7 +20,7 @@ from medvrag_core.index.base import PageIndex
 from medvrag_core.index.build import open_index
 from medvrag_core.index.manifest import read_manifest
 from medvrag_core.records import Query, Record, SearchResult, StageTime
-from medvrag_core.settings import IndexSettings
+from medvrag_core.settings import EvaluationSettings, IndexSettings
 from medvrag_core.systems.resources import Resources
 
 
@@ -127,25 +127,27 @@ def exact_overlap(
     """
     if not queries:
         raise InputError("there is no query to search", way_out="give a file with at least one")
-    settings = resources.profile.index
+    settings, most = resources.profile.index, max(ks)
     own = search_ways(settings)
     indexes, left_out = _opened(resources, [own[0], *(own if ways is None else ways)], min(ks))
     pages = read_manifest(resources.workspace.index).pages
-    results: dict[SearchWay, list[dict[int, SearchResult]]] = {way: [] for way in indexes}
-    seconds: dict[SearchWay, list[float]] = {way: [] for way in indexes}
+    whole = {way: _whole(way, pages, len(resources.vectors) * settings.centroids) for way in indexes}
+    tallies = {way: _Tally([k for k in sorted({*ks}) if _within(k, way)]) for way in indexes}
     first = resources.encoder.encode_query(queries[0].text)
     for index in indexes.values():
-        index.search(first, max(ks))  # For what is compiled, read and started by the first search alone.
+        index.search(first, most)  # For what is compiled, read and started by the first search alone.
     for number, query in enumerate(tqdm(queries, desc="overlap", unit="query", disable=None if progress else True)):
         vectors = resources.encoder.encode_query(query.text)
         turn = number % len(indexes)
+        results: dict[SearchWay, dict[int, SearchResult]] = {}
         for way in [*indexes][turn:] + [*indexes][:turn]:
             clock = time.perf_counter()
-            found = {max(ks): indexes[way].search(vectors, max(ks))}
-            seconds[way].append(time.perf_counter() - clock)
-            if _whole(way, settings, pages):  # Only there can fewer pages be proved where more are not.
-                found |= {k: indexes[way].search(vectors, k) for k in ks if k < max(ks)}
-            results[way].append(found)
+            results[way] = {most: indexes[way].search(vectors, most)}
+            tallies[way].seconds.append(time.perf_counter() - clock)
+            if whole[way]:  # Only there can fewer pages be proved where more are not.
+                results[way] |= {k: indexes[way].search(vectors, k) for k in ks if k < most}
+        for way, tally in tallies.items():
+            tally.add(results[way], results[own[0]][most], most)
     return ExactOverlap(
         queries=len(queries),
         pages=pages,
@@ -154,15 +156,43 @@ def exact_overlap(
             SearchedWay(
                 **way.model_dump(),
                 own=way in own,
-                whole=_whole(way, settings, pages),
-                seconds=median(seconds[way]),
-                steps=_mean_steps([found[max(ks)] for found in results[way]]),
-                rows=tuple(_row(results[way], results[own[0]], k, resources) for k in sorted({*ks}) if _within(k, way)),
+                whole=whole[way],
+                seconds=median(tally.seconds),
+                steps=tuple(StageTime(step=step, seconds=fmean(some)) for step, some in tally.steps.items()),
+                rows=tally.rows(resources.profile.evaluation),
             )
-            for way in indexes
+            for way, tally in tallies.items()
         ),
         left_out=left_out,
     )
+
+
+class _Tally:
+    """What one way found and took, query by query."""
+
+    def __init__(self, ks: Sequence[int]) -> None:
+        self.seconds: list[float] = []
+        self.steps: defaultdict[str, list[float]] = defaultdict(list)
+        self.shares: dict[int, list[float]] = {k: [] for k in ks}
+        self.same = dict.fromkeys(ks, 0)
+        self.proved = dict.fromkeys(ks, 0)
+
+    def add(self, found: dict[int, SearchResult], exact: SearchResult, most: int) -> None:
+        """One query: its results by the number of pages asked for, ``most`` among them, beside exact search."""
+        for time_ in found[most].times:
+            self.steps[time_.step].append(time_.seconds)
+        for k, shares in self.shares.items():
+            wanted, pages = ([hit.page_id for hit in result.hits[:k]] for result in (exact, found[most]))
+            shares.append(len({*wanted} & {*pages}) / len(wanted))
+            self.same[k] += wanted == pages
+            self.proved[k] += found.get(k, found[most]).proved
+
+    def rows(self, settings: EvaluationSettings) -> tuple[OverlapRow, ...]:
+        """Means over the queries."""
+        return tuple(
+            OverlapRow(k=k, overlap=mean_of(shares, settings), identical=self.same[k], proved=self.proved[k])
+            for k, shares in self.shares.items()
+        )
 
 
 def _opened(
@@ -192,27 +222,7 @@ def _within(k: int, way: SearchWay) -> bool:
     return way.shortlist is None or k <= way.shortlist
 
 
-def _whole(way: SearchWay, settings: IndexSettings, pages: int) -> bool:
+def _whole(way: SearchWay, pages: int, centroids: int) -> bool:
     """Whether no page can be lost: neither by the shortlist, nor by an ANN that does not return every centroid."""
-    reached = way.ann_neighbors is None or way.ann_neighbors >= pages * settings.centroids
+    reached = way.ann_neighbors is None or way.ann_neighbors >= centroids
     return reached and (way.shortlist is None or way.shortlist >= pages)
-
-
-def _row(
-    found: Sequence[dict[int, SearchResult]], exact: Sequence[dict[int, SearchResult]], k: int, resources: Resources
-) -> OverlapRow:
-    shares, same, proved = [], 0, 0
-    for ours, best in zip(found, exact, strict=True):
-        wanted, pages = ([hit.page_id for hit in some[max(some)].hits[:k]] for some in (best, ours))
-        shares.append(len({*wanted} & {*pages}) / len(wanted))
-        same += wanted == pages
-        proved += ours[k if k in ours else max(ours)].proved
-    return OverlapRow(k=k, overlap=mean_of(shares, resources.profile.evaluation), identical=same, proved=proved)
-
-
-def _mean_steps(results: Sequence[SearchResult]) -> tuple[StageTime, ...]:
-    spent: defaultdict[str, list[float]] = defaultdict(list)
-    for result in results:
-        for step in result.times:
-            spent[step.step].append(step.seconds)
-    return tuple(StageTime(step=step, seconds=fmean(some)) for step, some in spent.items())
