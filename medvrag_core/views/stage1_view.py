@@ -16,8 +16,6 @@ from medvrag_core.views.theme import PALETTE, titled
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MADE_UP = "made-up page vectors, CPU alone"
-"""What a reader must know about every number here."""
 NOTHING = (
     "There are no results to draw: `benchmarks/stage1.py` writes them, and a checkout of the repository keeps them as "
     "stage1*.json in benchmarks/results."
@@ -66,7 +64,7 @@ def recall_figure(runs: Sequence[Stage1Run]) -> go.Figure | HtmlBlock:
     figure.update_xaxes(title="CPU ms a query (log scale)", row=rows)
     figure.update_yaxes(range=[0, 1.05])
     figure.update_yaxes(title=f"recall@{_AT}", col=1)
-    titled(figure, "Recall against time, at scale", MADE_UP, height=220 + 280 * rows)
+    titled(figure, "Recall against time, at scale", _scope(runs), height=220 + 280 * rows)
     return figure.update_layout(legend={"y": -0.3 / rows}, margin={"t": 110})
 
 
@@ -97,14 +95,14 @@ def growth_figure(runs: Sequence[Stage1Run]) -> go.Figure | HtmlBlock:
                 name=_legend(engine) if len(runs) == 1 else f"{_legend(engine)}, {escape(run.source)}",
                 line={"color": mark["color"], "width": 1.5, "dash": ("solid", "dash", "dot")[number % 3]},
                 marker=mark,
-                customdata=[[figures.wall_ms_p50, figures.floor_ms] for _, _, figures in points],
-                hovertemplate="%{x:,} pages: %{y:.4g} CPU ms<br>by the clock %{customdata[0]:.4g} ms, floor "
-                "%{customdata[1]:.3g} ms<extra>" + escape(name) + "</extra>",
+                customdata=[[figures.wall_ms_p50] for _, _, figures in points],
+                hovertemplate="%{x:,} pages: %{y:.4g} CPU ms<br>by the clock %{customdata[0]:.4g} ms"
+                "<extra>" + escape(name) + "</extra>",
             )
     sizes = sorted({found.pages for run in runs for found in run.sizes})
     figure.update_xaxes(title="pages (log scale)", type="log", tickvals=sizes, ticktext=[f"{n:,}" for n in sizes])
     figure.update_yaxes(title="CPU ms a query (log scale)", type="log", exponentformat="none", tickformat="~g")
-    return titled(figure, "Cost against the number of pages", MADE_UP, height=520)
+    return titled(figure, "Cost against the number of pages", _scope(runs), height=520)
 
 
 def times_tables(runs: Sequence[Stage1Run]) -> HtmlBlock:
@@ -122,18 +120,28 @@ def facts(runs: Sequence[Stage1Run]) -> HtmlBlock:
     return HtmlBlock("".join(paragraph(_facts(run)).html for run in runs)) if runs else paragraph(NOTHING)
 
 
+def _scope(runs: Sequence[Stage1Run]) -> str:
+    """What a reader must know about every number of some runs."""
+    return f"made-up page vectors. {_gpu(runs)}"
+
+
+def _gpu(runs: Sequence[Stage1Run]) -> str:
+    on_gpu = dict.fromkeys(name for run in runs for name in run.on_gpu)
+    return f"On a GPU: {', '.join(on_gpu)}." if on_gpu else "Nothing ran on a GPU."
+
+
 def _times_table(run: Stage1Run, found: Collection, what: str) -> HtmlTable:
     recalls = sorted({n for _, figures in found.measured for n in figures.recall})
     rows = [
         [
-            Unbroken(engine.name),
+            Unbroken(engine.name if figures.device == "cpu" else f"{engine.name} on {figures.device}"),
             Number(str(engine.threads)),
             Unbroken(engine.compared_with),
             _figure(figures.cpu_ms_p50),
             Number(_times(found.ratio(engine))),
             _figure(figures.wall_ms_p50),
             _figure(figures.wall_ms_p95),
-            _figure(figures.floor_ms),
+            _figure(figures.floor_ms) if figures.floor_ms else Number("–"),
             Number(_times(figures.of_floor)),
             *(Number(_share(figures.recall.get(n))) for n in recalls),
             Number(f"{figures.bytes_per_page:,.0f}"),
@@ -151,7 +159,7 @@ def _times_table(run: Stage1Run, found: Collection, what: str) -> HtmlTable:
         for threads, speed in sorted(found.read_bytes_per_s.items())
     )
     parts = [
-        MADE_UP,
+        _scope([run]).rstrip("."),
         what,
         f"{found.queries} queries of {found.query_rows:.0f} vectors",
         _machine(run),
@@ -182,7 +190,7 @@ def _what(found: Collection) -> str:
 def _facts(run: Stage1Run) -> str:
     made = run.generator
     told = [
-        f"{run.source}: measured on {_machine(run)}, Python {run.machine.python}, no GPU. "
+        f"{run.source}: measured on {_machine(run)}, Python {run.machine.python}. {_gpu([run])} "
         f"The page vectors are made up, {made.dim} numbers wide, from seed {made.seed}: {made.topics:,} topics of "
         f"{made.concepts:,} concepts, {made.background_share:.0%} of the regions background that looks alike on all "
         f"pages, {made.short_share:.0%} of the pages with under 12 vectors. A query looks at two places of one page, "

@@ -47,6 +47,7 @@ def engine(name: str, threads: int = 1, *, ways: int = 2, cpu: float = 10.0, **m
         "private_mb": 100,
         "moved_bytes": 1000,
         "floor_ms": 4.0,
+        "device": "cpu",
         "load": [1.5, 2.0, 2.5],
         **more,
     }

@@ -26,7 +26,7 @@ def test_recall_is_drawn_against_time_one_panel_a_size(runs: tuple[Stage1Run, ..
     figure = view.recall_figure(runs)
     assert [a.text for a in figure.layout.annotations] == ["20,000 pages", "100,000 pages"]
     assert figure.layout.xaxis.type == figure.layout.xaxis2.type == "log"
-    assert "made-up" in figure.layout.title.subtitle.text and "CPU alone" in figure.layout.title.subtitle.text
+    assert figure.layout.title.subtitle.text == "made-up page vectors. Nothing ran on a GPU."
     drawn = {(t.name, t.xaxis): t for t in figure.data}
     exact = drawn["ours exact", "x"]
     # With one thread, although two were tried too.
@@ -77,7 +77,7 @@ def test_the_table_has_every_number_and_says_what_it_is_of(runs: tuple[Stage1Run
     assert html.count("<table") == 3 and html.count("<tr>") == 3 * 1 + 2 * 4 + 1
     first = html[: html.index("</table>")]
     for text in (
-        "made-up page vectors, CPU alone",
+        "made-up page vectors. Nothing ran on a GPU; 20,000 pages",
         "20,000 pages of 103 vectors",
         "40 queries of 20 vectors",
         "Some &lt;CPU&gt;, 2 cores, 24 GB, avx2 avx512_vnni, load 1.25 at the start",
@@ -109,11 +109,21 @@ def test_what_did_not_run_is_named_with_its_reason(tmp_path: Path) -> None:
     ) in html
 
 
+def test_a_gpu_is_named_and_has_no_floor(tmp_path: Path) -> None:
+    told = report()
+    told["sizes"][1]["engines"][0] |= {"device": "cuda:0", "floor_ms": 0}
+    runs = read_stage1_runs(write(tmp_path, told=told))
+    assert view.growth_figure(runs).layout.title.subtitle.text == "made-up page vectors. On a GPU: ours exact."
+    assert "Nothing ran" not in view.facts(runs).html
+    row = next(row for row in view.times_tables(runs).html.split("<tr>") if "ours exact on cuda:0" in row)
+    assert [cell.split(">")[-1] for cell in row.split("</td>")][7:9] == ["–", "–"]
+
+
 def test_facts_tell_machine_generator_and_difficulty(runs: tuple[Stage1Run, ...]) -> None:
     told = view.facts(runs).html
     for text in (
         "stage1.json: measured on Some &lt;CPU&gt;",
-        "Python 3.12.3, no GPU",
+        "Python 3.12.3. Nothing ran on a GPU. The page",
         "The page vectors are made up, 128 numbers wide, from seed 0: 300 topics of 20 concepts, 20% of the regions",
         "Among 100,000 pages exact search puts the page that a query was made from first in 60% of 40 queries",
         "one way and two ways share 44% of their first 100 pages",

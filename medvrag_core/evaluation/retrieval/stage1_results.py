@@ -36,7 +36,10 @@ class EngineFigures(_Told):
     )
     bytes_per_page: float
     build_cpu_ms_per_page: float
-    floor_ms: float = Field(description="reading what a search must read, at the bandwidth measured in the same run")
+    floor_ms: float = Field(
+        description="reading what a search must read, at the bandwidth measured in the same run; 0: cannot be told"
+    )
+    device: str = Field("cpu", description="that searched")
     load: tuple[float, ...] = Field((), description="processes that wanted a core when each round began")
 
     @model_validator(mode="before")
@@ -50,7 +53,7 @@ class EngineFigures(_Told):
 
     @property
     def of_floor(self) -> float | None:
-        """Median time by the clock, by the floor; None where nothing must be read."""
+        """Median time by the clock, by the floor; None where there is none."""
         return self.wall_ms_p50 / self.floor_ms if self.floor_ms else None
 
 
@@ -155,6 +158,12 @@ class Stage1Run(_Told):
     generator: Generator
     sizes: tuple[Collection, ...]
     kernel: Collection | None = Field(None, description="scoring alone")
+
+    @property
+    def on_gpu(self) -> tuple[str, ...]:
+        """Engines that searched on a GPU."""
+        every = (*self.sizes, *([self.kernel] if self.kernel else ()))
+        return tuple({engine.name: 0 for found in every for engine, told in found.measured if told.device != "cpu"})
 
 
 def read_stage1_runs(folder: Path) -> tuple[Stage1Run, ...]:
