@@ -152,6 +152,10 @@ def levers(bench: Bench) -> Iterator[tuple[str, Scores]]:
     yield "not centered", scored(bench.encode(centered=False))
     for share in (0.0, 0.25, 0.5, 0.9, 1.0):
         yield f"lexical share {share}", scored(bench.encode(lexical_weight=float(np.sqrt(share))))
+    for balance in (0.01, 1.0, 2.0, 4.0, 8.0):
+        yield f"half lexical at {balance} words", scored(bench.encode(balance_words=balance))
+    for weight in (0.0, 0.35, 0.7, 1.0):
+        yield f"pairs weigh {weight}", scored(bench.encode(pair_weight=weight))
     for dense, lexical in ((128, 512), (128, 896), (384, 2048)):
         yield f"{dense} + {lexical} wide", scored(bench.encode(dim=dense, lexical_dim=lexical))
     for share in (0.0, 0.25, 0.75, 1.0):

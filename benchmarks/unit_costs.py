@@ -31,8 +31,8 @@ from medvrag_core.encoders.encode import read_throughput
 from medvrag_core.evaluation.cost.unit_costs import UnitCost, read_costs, shipped_costs
 from medvrag_core.evaluation.questions import read_questions
 from medvrag_core.index.coarse_to_fine import make_ann
-from medvrag_core.index.kernels.codes import page_codes
 from medvrag_core.index.kernels.code_scores import Kernels
+from medvrag_core.index.kernels.codes import page_codes
 from medvrag_core.index.maxsim import score_pages
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.workspace import Workspace

@@ -6,11 +6,12 @@ stand in one block of the layout: a paragraph or a part of it, a caption, a tabl
 two parts inside one dot product:
 
 - *dense*: the mean of contextual MiniLM token vectors, centered on the corpus and projected by PCA;
-- *lexical*: a hashed sketch of the patch's stems and numbers weighted by rarity, so that doses, codes
-  and abbreviations count as exact terms.
+- *lexical*: a hashed sketch of the patch's stems and numbers, and of pairs of them that stand side by side, weighted
+  by rarity, so that doses, codes, abbreviations and phrases count as exact terms.
 
 A query has a vector for each of its words, weighted by rarity, and one for all of them together: the words find
-what they ask for anywhere on the page, the whole finds the one block that says most of it.
+what they ask for anywhere on the page, the whole finds the one block that says most of it. A short query asks more by
+meaning, a long one more by exact terms.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ from medvrag_core.errors import NotBuiltError, SettingsError
 from medvrag_core.records import Box, PageLayout, PageVectors
 from medvrag_core.settings import EncoderSettings
 
-VERSION = 3
+VERSION = 4
 WHOLE_QUERY = "(whole query)"
 _QUESTION_WORDS = frozenset({"did", "do", "does", "how", "what", "when", "where", "which", "who", "why"})
 _SAMPLE_PAGES = 128
@@ -85,6 +87,8 @@ class EmbeddedEncoder(PageEncoder):
                 "lexical_dim": told.lexical_dim,
                 "lexical_weight": told.lexical_weight,
                 "whole_query": told.whole_query,
+                "balance_words": told.balance_words,
+                "pair_weight": told.pair_weight,
             },
         )
 
@@ -97,10 +101,12 @@ class EmbeddedEncoder(PageEncoder):
         frequency: Counter[str] = Counter()
         self._sample = {}
         for number, page in enumerate(given):
-            frequency.update({term for word in page.layout.words for term in terms(word.text)})
+            frequency.update(self._told(word.text for word in page.layout.words).keys())
             if number % step == 0:
                 self._sample[page.page.page_id] = self._tokens_of(page.layout)
-        self._pages, self._frequency = len(given), dict(sorted(frequency.items()))
+        # Most pairs stand on one page; :meth:`_rarity` takes a pair that is not here for one of these.
+        kept = (found for found in frequency.items() if found[1] > 1 or " " not in found[0])
+        self._pages, self._frequency = len(given), dict(sorted(kept))
         rows = [t.vectors for t in self._sample.values() if len(t.vectors)]
         if rows:
             sample = np.concatenate(rows)
@@ -147,7 +153,9 @@ class EmbeddedEncoder(PageEncoder):
         means = np.stack([tokens.vectors[tokens.word_of == w].mean(axis=0) for w in keep])
         told = [Counter(terms(words[w])) for w in keep]
         rows = self._joined(
-            np.concatenate([means, means.mean(axis=0, keepdims=True)]), [*told, sum(told, start=Counter())]
+            np.concatenate([means, means.mean(axis=0, keepdims=True)]),
+            [*told, self._told(words[w] for w in keep)],
+            parts=self._query_parts(len(keep)),
         )
         rarity = np.array([max(map(self._rarity, counts), default=1.0) for counts in told])
         whole = self.settings.whole_query
@@ -183,16 +191,43 @@ class EmbeddedEncoder(PageEncoder):
         filled = counts > 0
         means: NDArray[np.float32] = (sums[filled] / counts[filled, None]).astype(np.float32)
         words = [layout.words[a:b] for (a, b), has in zip(patches, filled, strict=True) if has]
-        rows = self._joined(means, [Counter(t for word in run for t in terms(word.text)) for run in words])
+        rows = self._joined(means, [self._told(word.text for word in run) for run in words])
         boxes = np.array([_hull([word.box for word in run]) for run in words], dtype=np.float32)
         return PageVectors(layout.page_id, rows, boxes, np.arange(len(rows)))
 
-    def _joined(self, vectors: NDArray[np.float32], told: Sequence[Counter[str]]) -> NDArray[np.float32]:
-        """Dense and lexical part side by side, float32, shape (n, dim), unit rows."""
+    def _told(self, words: Iterable[str]) -> Counter[str]:
+        """Terms of words in their order, and pairs of terms that follow each other, joined by a space."""
+        found = [term for word in words for term in terms(word)]
+        told = Counter(found)
+        if self.settings.pair_weight:
+            told.update(f"{first} {second}" for first, second in pairwise(found))
+        return told
+
+    @property
+    def _page_parts(self) -> tuple[float, float]:
+        """Lengths of the dense and the lexical part of a page's row."""
+        lexical = self.settings.lexical_weight
+        return math.sqrt(1 - lexical * lexical), lexical
+
+    def _query_parts(self, words: int) -> tuple[float, float]:
+        """The same of a query's rows, so that ``words / (words + balance_words)`` of the dot product is lexical."""
+        dense, lexical = self._page_parts
+        if not dense or not lexical:
+            return dense, lexical
+        return self.settings.balance_words / dense, words / lexical
+
+    def _joined(
+        self,
+        vectors: NDArray[np.float32],
+        told: Sequence[Counter[str]],
+        *,
+        parts: tuple[float, float] | None = None,
+    ) -> NDArray[np.float32]:
+        """Dense and lexical part side by side, float32, shape (n, dim), unit rows; ``parts`` says how long each is."""
         dense = unit_rows(unit_rows(vectors - self._mean) @ self._projection)
         lexical = unit_rows(np.stack([self._sketch(counts) for counts in told]))
-        share = self.settings.lexical_weight
-        rows = np.concatenate([math.sqrt(1 - share * share) * dense, share * lexical], axis=1)
+        of_dense, of_lexical = parts or self._page_parts
+        rows = np.concatenate([of_dense * dense, of_lexical * lexical], axis=1).astype(np.float32)
         # A row without any known term has no lexical part; it must not count less than the others.
         return unit_rows(rows)
 
@@ -203,12 +238,13 @@ class EmbeddedEncoder(PageEncoder):
             return sketch
         for term, count in counts.items():
             places, signs = _places(term, self.settings.lexical_dim)
-            sketch[places] += signs * (self._rarity(term) * math.sqrt(count))
+            weight = self.settings.pair_weight if " " in term else 1.0
+            sketch[places] += signs * (weight * self._rarity(term) * math.sqrt(count))
         return sketch
 
     def _rarity(self, term: str) -> float:
         """Inverse document frequency as in BM25."""
-        seen = self._frequency.get(term, 0)
+        seen = self._frequency.get(term, 1 if " " in term else 0)
         return math.log(1 + (self._pages - seen + 0.5) / (seen + 0.5))
 
 

@@ -50,6 +50,12 @@ class EncoderSettings(StageSettings):
     whole_query: float = Field(
         0.5, ge=0, le=1, description="weight of the vector of the whole query beside those of its words; embedded only"
     )
+    balance_words: float = Field(
+        3.0, gt=0, description="a query of so many words asks half by exact terms, a longer one more; embedded only"
+    )
+    pair_weight: float = Field(
+        0.0, ge=0, description="of two terms side by side, beside one alone, in the lexical part; embedded only"
+    )
     pool_factor: int = Field(7, ge=1, description="col…: patches a vector on average; 7: the paper's ~103, 1: keep all")
     pca_dim: int = Field(0, ge=0, description="col…: width after a PCA fitted on the corpus; 0: none (native: 128)")
     nested_dim: int = Field(0, ge=0, description="first numbers kept of a vector trained for that (dse); 0: all")

@@ -104,7 +104,7 @@ def test_a_title_ranks_its_own_page_first_bc_26(encoder: EmbeddedEncoder) -> Non
     encoded = list(encoder.encode_pages(PAGES))
     for name, text in TEXTS.items():
         query = encoder.encode_query(text.partition(".")[0])
-        scores = {page.page_id: two_way_score(query, page.vectors) for page in encoded}
+        scores = {page.page_id: float((query @ page.vectors.T).max(axis=1).mean()) for page in encoded}
         assert max(scores, key=lambda page_id: scores[page_id]) == f"{name}#p1"
         assert max(scores.values()) - min(scores.values()) > 0.1, "weights that were not loaded score all pages alike"
 
@@ -171,6 +171,38 @@ def test_the_whole_query_finds_the_block_that_says_most_of_it(encoder: EmbeddedE
     whole = encoder.encode_query("allopurinol doses in gout")[-1]
     best, other = ((page.vectors @ whole).max() for page in encoder.encode_pages([together, apart]))
     assert best > other + 0.1
+
+
+def test_a_longer_query_asks_more_by_exact_terms(encoder: EmbeddedEncoder) -> None:
+    own = next(iter(encoder.encode_pages(PAGES[:1]))).vectors[:1]
+    for count in (1, 3, 9):
+        row = encoder.encode_query(" ".join(["gout"] * count))[0]
+        dense, lexical = (row[part] @ own[0, part] for part in (slice(SETTINGS.dim), slice(SETTINGS.dim, None)))
+        alike = [
+            float(row[part] @ own[0, part] / (np.linalg.norm(row[part]) * np.linalg.norm(own[0, part])))
+            for part in (slice(SETTINGS.dim), slice(SETTINGS.dim, None))
+        ]
+        # Of two parts that were equally alike, the lexical one brings this share of the dot product.
+        share = (lexical / alike[1]) / (dense / alike[0] + lexical / alike[1])
+        assert share == pytest.approx(count / (count + SETTINGS.balance_words), abs=1e-4)
+
+
+def test_words_side_by_side_tell_two_pages_apart() -> None:
+    beside, apart = (
+        made_page("beside#p1", "red cell count and white coat of a dog"),
+        made_page("apart#p1", "white cell coat and red dog of a count"),
+    )
+    fitted = EmbeddedEncoder(SETTINGS)
+    fitted.fit([*PAGES, beside, apart])
+    assert [" " in term for term in fitted._frequency].count(True) < 400, "pairs of one page alone are not kept"
+    asked = fitted.encode_query("red cell count")[-1, SETTINGS.dim :]
+    first, second = (float(page.vectors[0, SETTINGS.dim :] @ asked) for page in fitted.encode_pages([beside, apart]))
+    assert first > second + 0.02
+    plain = EmbeddedEncoder(SETTINGS.model_copy(update={"pair_weight": 0.0}))
+    plain.fit([*PAGES, beside, apart])
+    asked = plain.encode_query("red cell count")[-1, SETTINGS.dim :]
+    first, second = (float(page.vectors[0, SETTINGS.dim :] @ asked) for page in plain.encode_pages([beside, apart]))
+    assert first == pytest.approx(second, abs=1e-5)
 
 
 @pytest.mark.parametrize(
