@@ -92,7 +92,7 @@ def _counts(found: Mapping[str, int]) -> str:
 def _overlap_lines(found: ExactOverlap) -> list[str]:
     lines = [
         f"the modes of the index beside exact search: {found.queries} queries, {found.pages:,} pages; "
-        "time is the median of one search"
+        "time is the median of one search; no finding: every page is scored by its vectors, so agreement is certain"
     ]
     for searched in found.searched:
         note = overlap_note(found, searched)

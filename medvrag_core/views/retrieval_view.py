@@ -164,6 +164,7 @@ def overlap_table(found: ExactOverlap, *, caption: str = "") -> HtmlTable:
         f"{found.queries} queries, {found.pages:,} pages, second half of S weighted {found.backward_weight:g}",
         "the first row is exact search, the others are compared with it",
         "time: median of one search, encoding left out",
+        "no finding: every page is scored by its vectors, so agreement is certain",
         *(f"mode {mode} is left out: {reason}" for mode, reason in found.left_out.items()),
     ]
     columns = [
@@ -176,7 +177,7 @@ def overlap_table(found: ExactOverlap, *, caption: str = "") -> HtmlTable:
 def overlap_note(found: ExactOverlap, searched: SearchedWay) -> str:
     """What agreement with exact search can show, where it is less than it seems."""
     if found.shows_nothing(searched):
-        return "every page by its vectors: no finding"
+        return "no finding"
     if searched.whole and searched.mode != "exact":
         return "the shortlist holds every page"
     return ""

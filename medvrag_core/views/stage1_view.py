@@ -1,6 +1,7 @@
 """Stage 1 beside its peers at scale: recall against time, cost against pages, and the table of times.
 
-All of it is read from the results that the repository keeps; where there are none, one sentence says so.
+All of it is read from the results that the repository keeps. Where there are none, :func:`recall_figure` and
+:func:`times_tables` say so, and the others add nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 NOTHING = (
-    "There are no results to draw: `benchmarks/stage1.py` writes them, and a checkout of the repository keeps them as "
-    "stage1*.json in benchmarks/results."
+    "There are no results to draw here: benchmarks/stage1.py writes them, and a checkout of the repository keeps them "
+    "as stage1*.json in benchmarks/results."
 )
 _AT = 100
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon")
@@ -60,7 +61,7 @@ def recall_figure(runs: Sequence[Stage1Run]) -> go.Figure | HtmlBlock:
                 col=place % columns + 1,
             )
             shown.add(engine.name)
-    figure.update_xaxes(type="log", exponentformat="none", tickformat="~g")
+    figure.update_xaxes(type="log", dtick=1, exponentformat="none", tickformat="~g", matches="x")
     figure.update_xaxes(title="CPU ms a query (log scale)", row=rows)
     figure.update_yaxes(range=[0, 1.05])
     figure.update_yaxes(title=f"recall@{_AT}", col=1)
@@ -73,7 +74,7 @@ def growth_figure(runs: Sequence[Stage1Run]) -> go.Figure | HtmlBlock:
     import plotly.graph_objects as go
 
     if not any(run.sizes for run in runs):
-        return paragraph(NOTHING)
+        return HtmlBlock("")
     figure = go.Figure()
     names = _names(found for run in runs for found in run.sizes)
     for number, run in enumerate(runs):
@@ -101,7 +102,7 @@ def growth_figure(runs: Sequence[Stage1Run]) -> go.Figure | HtmlBlock:
             )
     sizes = sorted({found.pages for run in runs for found in run.sizes})
     figure.update_xaxes(title="pages (log scale)", type="log", tickvals=sizes, ticktext=[f"{n:,}" for n in sizes])
-    figure.update_yaxes(title="CPU ms a query (log scale)", type="log", exponentformat="none", tickformat="~g")
+    figure.update_yaxes(title="CPU ms a query (log scale)", type="log", dtick=1, exponentformat="none", tickformat="~g")
     return titled(figure, "Cost against the number of pages", _scope(runs), height=520)
 
 
@@ -117,7 +118,7 @@ def times_tables(runs: Sequence[Stage1Run]) -> HtmlBlock:
 
 def facts(runs: Sequence[Stage1Run]) -> HtmlBlock:
     """The machine, the made pages and the difficulty of the queries, a paragraph a file."""
-    return HtmlBlock("".join(paragraph(_facts(run)).html for run in runs)) if runs else paragraph(NOTHING)
+    return HtmlBlock("".join(paragraph(_facts(run)).html for run in runs))
 
 
 def _scope(runs: Sequence[Stage1Run]) -> str:
