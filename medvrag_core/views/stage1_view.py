@@ -29,7 +29,7 @@ def recall_figure(runs: Sequence[Stage1Run]) -> go.Figure | HtmlBlock:
     """Recall@100 against CPU time, one panel a size; open marks score one way and are held to that ranking."""
     from plotly.subplots import make_subplots
 
-    panels = [(run, found) for run in runs for found in run.sizes]
+    panels = sorted(((run, found) for run in runs for found in run.sizes), key=lambda panel: panel[1].pages)
     if not panels:
         return paragraph(NOTHING)
     columns = min(3, len(panels))
@@ -70,18 +70,20 @@ def recall_figure(runs: Sequence[Stage1Run]) -> go.Figure | HtmlBlock:
 
 
 def growth_figure(runs: Sequence[Stage1Run]) -> go.Figure | HtmlBlock:
-    """CPU time of a query against the number of pages, one line an engine; equal slopes grow alike."""
+    """CPU time of a query against the number of pages, one line an engine and machine."""
     import plotly.graph_objects as go
 
     if not any(run.sizes for run in runs):
         return HtmlBlock("")
     figure = go.Figure()
     names = _names(found for run in runs for found in run.sizes)
-    for number, run in enumerate(runs):
+    machines = list(dict.fromkeys(run.machine.cpu for run in runs))
+    for number, machine in enumerate(machines):
+        here = [found for run in runs if run.machine.cpu == machine for found in run.sizes]
         for name in names:
             points = [
                 (found.pages, engine, figures)
-                for found in run.sizes
+                for found in sorted(here, key=lambda found: found.pages)
                 for engine, figures in found.on_fewest_threads
                 if engine.name == name
             ]
@@ -93,7 +95,7 @@ def growth_figure(runs: Sequence[Stage1Run]) -> go.Figure | HtmlBlock:
                 x=[pages for pages, _, _ in points],
                 y=[figures.cpu_ms_p50 for _, _, figures in points],
                 mode="lines+markers",
-                name=_legend(engine) if len(runs) == 1 else f"{_legend(engine)}, {escape(run.source)}",
+                name=_legend(engine) if len(machines) == 1 else f"{_legend(engine)}, {escape(machine)}",
                 line={"color": mark["color"], "width": 1.5, "dash": ("solid", "dash", "dot")[number % 3]},
                 marker=mark,
                 customdata=[[figures.wall_ms_p50] for _, _, figures in points],
@@ -164,10 +166,11 @@ def _times_table(run: Stage1Run, found: Collection, what: str) -> HtmlTable:
         what,
         f"{found.queries} queries of {found.query_rows:.0f} vectors",
         _machine(run),
+        "" if found.load is None else f"load {found.load[0]:g} to {found.load[1]:g} while engines searched",
         f"memory is read at {bandwidth}",
         *_not_measured(found),
     ]
-    return HtmlTable(columns, rows, caption="; ".join(parts))
+    return HtmlTable(columns, rows, caption="; ".join(filter(None, parts)))
 
 
 def _not_measured(found: Collection) -> list[str]:

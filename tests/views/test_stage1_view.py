@@ -69,12 +69,20 @@ def test_cost_grows_with_pages(runs: tuple[Stage1Run, ...]) -> None:
     assert list(figure.layout.xaxis.ticktext) == ["20,000", "100,000"]
 
 
-def test_several_files_stay_apart(tmp_path: Path) -> None:
-    write(tmp_path)
-    runs = read_stage1_runs(write(tmp_path, "stage1-again.json"))
-    assert len({t.name for t in view.growth_figure(runs).data}) == 6
-    assert "100,000 pages<br>stage1.json" in [a.text for a in view.recall_figure(runs).layout.annotations]
+def test_files_of_one_machine_make_one_line(tmp_path: Path) -> None:
+    small, large = report(), report()
+    small["sizes"], large["sizes"] = small["sizes"][:1], large["sizes"][1:]
+    write(tmp_path, "stage1-a.json", large)
+    runs = read_stage1_runs(write(tmp_path, "stage1-b.json", small))
+    lines = {t.name: t for t in view.growth_figure(runs).data}
+    assert list(lines["ours fast"].x) == [20_000, 100_000] and len(lines) == 3
+    panels = [a.text for a in view.recall_figure(runs).layout.annotations]
+    assert panels == ["20,000 pages<br>stage1-b.json", "100,000 pages<br>stage1-a.json"]
     assert view.facts(runs).html.count("<p>") == 2
+    large["machine"]["cpu"] = "Another"
+    runs = read_stage1_runs(write(tmp_path, "stage1-a.json", large))
+    lines = {t.name: t for t in view.growth_figure(runs).data}
+    assert list(lines["ours fast, Another"].x) == [100_000] and len(lines) == 6
 
 
 def test_the_table_has_every_number_and_says_what_it_is_of(runs: tuple[Stage1Run, ...]) -> None:
@@ -85,7 +93,7 @@ def test_the_table_has_every_number_and_says_what_it_is_of(runs: tuple[Stage1Run
         "made-up page vectors. Nothing ran on a GPU; 20,000 pages",
         "20,000 pages of 103 vectors",
         "40 queries of 20 vectors",
-        "Some &lt;CPU&gt;, 2 cores, 24 GB, avx2 avx512_vnni, load 1.25 at the start",
+        "Some &lt;CPU&gt;, 2 cores, 24 GB, avx2 avx512_vnni, load 1.25 at the start; load 1.5 to 2.5 while",
         "17.0 GB/s with 1 thread, 25.0 GB/s with 2 threads",
         "; not installed: absent<",
         "recall@2,000",

@@ -118,6 +118,12 @@ class Collection(_Told):
         """Engines that did not run."""
         return tuple(engine for engine in self.engines if engine.figures is None)
 
+    @property
+    def load(self) -> tuple[float, float] | None:
+        """Least and most processes that wanted a core when an engine began; None where no file tells."""
+        every = [load for _, figures in self.measured for load in figures.load]
+        return (min(every), max(every)) if every else None
+
     def ratio(self, engine: Engine) -> float | None:
         """CPU time of an engine by that of ``beside`` with as many threads; None where one of them did not run."""
         base = {e.threads: f.cpu_ms_p50 for e, f in self.measured if e.name == self.beside}.get(engine.threads)
@@ -163,7 +169,9 @@ class Stage1Run(_Told):
     def on_gpu(self) -> tuple[str, ...]:
         """Engines that searched on a GPU."""
         every = (*self.sizes, *([self.kernel] if self.kernel else ()))
-        return tuple({engine.name: 0 for found in every for engine, told in found.measured if told.device != "cpu"})
+        return tuple(
+            dict.fromkeys(engine.name for found in every for engine, told in found.measured if told.device != "cpu")
+        )
 
 
 def read_stage1_runs(folder: Path) -> tuple[Stage1Run, ...]:
