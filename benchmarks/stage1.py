@@ -26,9 +26,11 @@ load stands beside.
   design in FAISS has no codes, so the float16 vectors count as its own.
 
 ``--kernel`` compares scoring alone: 2,000 pages, queries of 20 rows, one thread.
-``--work DIR`` keeps vectors and indexes, so that the next run goes on from there. ``--set shortlist=8000 rescore=512``
-changes settings of ours. Where torch finds a GPU, "ours exact" searches there (``device`` tells), unless it is kept off
-by ``--set device=cpu``; so this is also the command for a GPU node, on which it has not run yet:
+``--work DIR`` keeps vectors and indexes, so that the next run goes on from there; it takes some three times the size of
+the float16 vectors, more with peers that keep files. ``--set shortlist=8000 rescore=512`` changes settings of ours.
+
+Where torch finds a GPU, "ours exact" searches there (``device`` tells), unless ``--set device=cpu`` keeps it off. So
+this is also the command for a GPU node, on which it has not run yet:
 
     python benchmarks/stage1.py --pages 20000 100000 350000 --threads 1 16 --peers all --json gpu.json
 """
@@ -196,7 +198,7 @@ class Bench:
         except subprocess.TimeoutExpired as error:
             return "skipped", f"not done after {error.timeout:.0f} s"
         except subprocess.CalledProcessError as error:
-            last = ["", *error.stderr.strip().splitlines()][-1]
+            last = ["", *error.stderr.strip().splitlines()][-1].replace(str(collection.home), collection.home.name)
             return "failed", f"{last[:300]} (exit code {error.returncode})"
         seen = Seen(**json.loads((collection.home / "seen.json").read_text(encoding="utf-8")))
         self.seconds[kind.name] = collection.pages, seen.build_wall_s, float(np.median(seen.wall_ms)) / 1e3
@@ -215,7 +217,7 @@ def main() -> None:
     parser.add_argument("-k", type=int, default=2_000, help="pages asked for; the filter takes 2,000")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit-s", type=float, default=600, help="longest build, and longest search in a round")
-    parser.add_argument("--memory-gb", type=float, default=0.7 * memory_gb("MemAvailable"))
+    parser.add_argument("--memory-gb", type=float, default=round(0.7 * memory_gb("MemAvailable"), 1))
     parser.add_argument("--set", nargs="+", default=[], metavar="FIELD=VALUE", help="settings of ours")
     parser.add_argument("--work", type=Path, help="keeps vectors and indexes; else they are removed")
     parser.add_argument("--json", type=Path, required=True)
@@ -238,7 +240,8 @@ def main() -> None:
     }
     maker = PageMaker(options.seed)
     report: dict[str, Any] = {
-        "command": sys.argv[1:],
+        # Results are published: names of folders on this machine are not.
+        "command": [Path(word).name if "/" in word else word for word in sys.argv[1:]],
         "machine": facts(),
         "generator": {"seed": options.seed, "dim": DIM, **asdict(maker.mixture)},
         "settings": {name: value for name, value in shared.items() if name != "pythons"},

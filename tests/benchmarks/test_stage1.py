@@ -144,6 +144,7 @@ def test_the_benchmark_writes_what_it_promises(
     stage1.main()
     report = json.loads(out.read_text())
     assert {"cpu", "flags", "cores", "memory_gb", "load"} <= report["machine"].keys()
+    assert str(tmp_path) not in out.read_text()
     assert report["generator"]["seed"] == 0 and [size["pages"] for size in report["sizes"]] == [150, 300]
     for size in report["sizes"]:
         rows = {row["name"]: row for row in size["engines"]}
