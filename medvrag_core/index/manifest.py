@@ -14,7 +14,7 @@ from medvrag_core.records import Record
 from medvrag_core.runs.sealed import read_sealed, write_sealed
 from medvrag_core.settings import IndexSettings
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST = "manifest.json"
 
 

@@ -253,7 +253,7 @@ def test_an_index_of_another_version_is_refused_and_made_anew(tmp_path: Path, mo
     made(store, tmp_path / "i")
     now = read_manifest(tmp_path / "i")
     write_manifest(tmp_path / "i", now.model_copy(update={"format": 1}))
-    with pytest.raises(MismatchError, match="an index of format 1, this version reads 2"):
+    with pytest.raises(MismatchError, match="an index of format 1, this version reads 3"):
         open_index(store, settings(), tmp_path / "i")
     made(store, tmp_path / "i")
     assert read_manifest(tmp_path / "i") == now
