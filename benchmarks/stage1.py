@@ -211,6 +211,7 @@ def main() -> None:
     parser.add_argument("--kernel", action="store_true", help=f"scoring alone, {KERNEL_PAGES} pages")
     parser.add_argument("--queries", type=int, default=40)
     parser.add_argument("--peers", choices=("all", "light", "none"), default="light")
+    parser.add_argument("--engines", nargs="+", default=[""], help="only those with one of these words in their name")
     parser.add_argument("--python", nargs="+", default=[], help="further interpreters, in which peers are installed")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
@@ -255,7 +256,8 @@ def main() -> None:
             collection = collect(work / "kernel", maker, KERNEL_PAGES, options.queries, KERNEL_ROWS)
             report["kernel"] = measured(Bench(Plan(kinds=kinds, threads=[1], **shared)), collection, OursKernel.name)
             options.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
-        bench = Bench(Plan(kinds=[*OURS, *wanted], threads=options.threads, **shared))
+        every = [kind for kind in (*OURS, *wanted) if any(word in kind.name for word in options.engines)]
+        bench = Bench(Plan(kinds=every, threads=options.threads, **shared))
         for pages in sorted(options.pages):
             collection = collect(work / f"pages-{pages}-seed-{options.seed}", maker, pages, options.queries)
             report["sizes"].append(measured(bench, collection, OURS[0].name))
