@@ -117,4 +117,3 @@ def test_a_damaged_state_of_the_encoder_is_found(tmp_path: Path) -> None:
     np.save(tmp_path / "v" / "encoder" / "learned.npy", np.array([6]))
     with pytest.raises(MismatchError, match=r"encoder/learned\.npy: is damaged"):
         store.load_encoder(HashEncoder())
-
