@@ -154,6 +154,7 @@ def overlap_table(found: ExactOverlap, *, caption: str = "") -> HtmlTable:
             Number(f"{row.identical} of {found.queries}"),
             Number(f"{row.proved} of {found.queries}"),
             Number(seconds(searched.seconds)),
+            ", ".join(f"{step.step} {seconds(step.seconds)}" for step in searched.steps),
             overlap_note(found, searched),
         ]
         for searched in found.searched
@@ -163,13 +164,13 @@ def overlap_table(found: ExactOverlap, *, caption: str = "") -> HtmlTable:
         caption,
         f"{found.queries} queries, {found.pages:,} pages, second half of S weighted {found.backward_weight:g}",
         "the first row is exact search, the others are compared with it",
-        "time: median of one search, encoding left out",
+        "time: median of one search, encoding left out; steps: their means",
         "no finding: every page is scored by its vectors, so agreement is certain",
         *(f"mode {mode} is left out: {reason}" for mode, reason in found.left_out.items()),
     ]
     columns = [
         *("mode", "centroids a query vector", "shortlist R", "scored anew", "first k", "found of exact search"),
-        *("same order", "proved", "time", ""),
+        *("same order", "proved", "time", "steps", ""),
     ]
     return HtmlTable(columns, rows, caption="; ".join(filter(None, parts)))
 

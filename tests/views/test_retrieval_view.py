@@ -146,7 +146,7 @@ def overlap(**more: object) -> ExactOverlap:
         return SearchedWay.model_validate({**values, "rows": (found,), **way})
 
     ways = (
-        searched("exact", 6, whole=True),
+        searched("exact", 6, whole=True, steps=({"step": "exact", "seconds": 0.0015},)),
         searched("exact", 7, whole=True, rescore=52),
         searched("fast", 0, shortlist=25),
         searched("fast", 4, shortlist=4_000, whole=True),
@@ -163,7 +163,7 @@ def test_agreement_that_shows_nothing_says_so() -> None:
     rows = [row.split("</tr>")[0] for row in html.split("<tr>")[2:]]
     cells = [[cell.split(">")[-1] for cell in row.split("</td>")[:-1]] for row in rows]
     assert cells[0] == [
-        *("exact", "–", "–", "20", "10", "0.800 [0.700, 0.900]", "5 of 7", "6 of 7", "2 ms", ""),
+        *("exact", "–", "–", "20", "10", "0.800 [0.700, 0.900]", "5 of 7", "6 of 7", "2 ms", "exact 1.5 ms", ""),
     ]
     assert cells[4][:4] == ["paper", "9", "4,000", "20"] and cells[4][-1] == ""
     assert "second half of S weighted 0.5" in html and "the first row is exact search" in html
