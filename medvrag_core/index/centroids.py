@@ -1,6 +1,6 @@
 """C spherical k-means centroids a page (paper section 3.2): other pages, their order and threads change no bit.
 
-:func:`all_page_centroids` works on the products of a page's rows with each other, n x n numbers. From them come the
+:func:`page_centroids` works on the products of a page's rows with each other, n x n numbers. From them come the
 first centers of 16 clusters (each the row that helps all rows of the page most, given those before it; nothing is
 random), the rounds of k-means, and which clusters are merged where fewer are wanted. The rows are needed once more, for
 the sums at the end.
@@ -12,13 +12,12 @@ own multiple of 16 rows, only pages of equal padded size share a call, and produ
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-_ROUNDS = 12
 _LLOYD_ROUNDS = 8
 _TILE = 16
 _START = 16
@@ -52,21 +51,15 @@ class PageCentroids:
     sizes: NDArray[np.int32]
 
 
-def all_page_centroids(
-    vectors: NDArray[np.floating], offsets: Ints, counts: Sequence[int]
-) -> tuple[PageCentroids, ...]:
-    """Spherical k-means of every page, for one or several C at once.
+def page_centroids(vectors: NDArray[np.floating], offsets: Ints, count: int) -> PageCentroids:
+    """Spherical k-means of every page.
 
     Parameters
     ----------
     vectors : float16 or float32, shape (rows, d), the pages one after another; may be a memory map. Lengths do not
         matter: k-means looks at directions.
     offsets : int64, shape (P + 1,), rows of page k are ``offsets[k]:offsets[k + 1]``, none empty
-    counts : each C >= 1; a page with no more vectors than C keeps them all, at unit length
-
-    Returns
-    -------
-    one :class:`PageCentroids` for each of ``counts``, in their order
+    count : C >= 1; a page with no more vectors than C keeps them all, at unit length
 
     Raises
     ------
@@ -76,26 +69,22 @@ def all_page_centroids(
     Examples
     --------
     >>> page = np.array([[1, 0], [0.96, 0.28], [0, 2], [-0.28, 0.96]], dtype=np.float32)
-    >>> (found,) = all_page_centroids(page, np.array([0, 4]), [2])
+    >>> found = page_centroids(page, np.array([0, 4]), 2)
     >>> (100 * found.rows).round().astype(int).tolist(), found.sizes.tolist()
     ([[99, 14], [-14, 99]], [2, 2])
     """
     lengths = np.diff(offsets)
     if len(lengths) and lengths.min() < 1:
         raise ValueError(f"page {int(lengths.argmin())} has no vector; empty pages are refused when an index is built")
-    if min(counts, default=1) < 1:
-        raise ValueError(f"a page cannot have {min(counts)} centroids")
-    found = {count: _room_for(np.minimum(lengths, count), vectors.shape[1]) for count in counts}
-    begun = {count: max(count, _START) for count in counts}
+    if count < 1:
+        raise ValueError(f"a page cannot have {count} centroids")
+    found, start = _room_for(np.minimum(lengths, count), vectors.shape[1]), max(count, _START)
     for pages, block in _blocks(vectors, offsets):
-        for start in set(begun.values()):
-            wanted = [count for count in counts if begun[count] == start]
-            for some in (block.lengths <= start).nonzero()[0], (block.lengths > start).nonzero()[0]:
-                if len(some):
-                    part = block if len(some) == len(pages) else block.some(some)
-                    for count, nearest in _clusterings(part, start, wanted):
-                        _put(found[count], pages[some], part, nearest, count)
-    return tuple(found[count] for count in counts)
+        for some in (block.lengths <= start).nonzero()[0], (block.lengths > start).nonzero()[0]:
+            if len(some):
+                part = block if len(some) == len(pages) else block.some(some)
+                _put(found, pages[some], part, _clusters(part, start, count), count)
+    return found
 
 
 @dataclass(frozen=True)
@@ -152,11 +141,11 @@ def _blocks(vectors: NDArray[np.floating], offsets: Ints) -> Iterator[tuple[NDAr
         first = last
 
 
-def _clusterings(block: _Block, start: int, counts: Sequence[int]) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Each of ``counts`` with the cluster of each row, shape (B, n), -1 in the padding; no cluster is empty.
+def _clusters(block: _Block, start: int, count: int) -> NDArray[np.intp]:
+    """The cluster of each row, shape (B, n), -1 in the padding; no cluster is empty.
 
-    ``start`` clusters (or as many as there are rows, where no page has more) are merged until C are left: each time
-    the two that lose least, in the sum over all rows of their cosine to the centroid.
+    ``start`` clusters (or as many as there are rows, where no page has more) are merged until ``count`` are left: each
+    time the two that lose least, in the sum over all rows of their cosine to the centroid.
     """
     if block.lengths.max() <= start:
         nearest = np.where(block.valid, np.arange(block.rows.shape[1]), -1)
@@ -169,7 +158,7 @@ def _clusterings(block: _Block, start: int, counts: Sequence[int]) -> Iterator[t
     lengths = _root(np.einsum("bcc->bc", products))
     loss = _loss(lengths[:, :, None], lengths[:, None, :], products)
     loss[~(alive[:, :, None] & alive[:, None, :]) | np.eye(start, dtype=bool)] = np.inf
-    for left in range(start, min(counts) - 1, -1):
+    for left in range(start - 1, count - 1, -1):
         merging = np.flatnonzero(alive.sum(axis=1) > left)
         pair = np.divmod(loss[merging].reshape(len(merging), start * start).argmin(axis=1), start)
         one, other = np.minimum(*pair), np.maximum(*pair)
@@ -182,8 +171,7 @@ def _clusterings(block: _Block, start: int, counts: Sequence[int]) -> Iterator[t
         fresh[~alive[merging]] = np.inf
         loss[merging, one] = loss[merging, :, one] = fresh
         loss[merging, other] = loss[merging, :, other] = loss[merging, one, one] = np.inf
-        if left in counts:
-            yield left, np.where(nearest >= 0, np.take_along_axis(alive.cumsum(axis=1) - 1, nearest, axis=1), -1)
+    return np.where(nearest >= 0, np.take_along_axis(alive.cumsum(axis=1) - 1, nearest, axis=1), -1)
 
 
 def _loss(one: Floats, other: Floats, products: Floats) -> Floats:
@@ -283,54 +271,6 @@ def _product(left: Floats, right: Floats) -> Floats:
     for start, stop in itertools.pairwise(cuts):
         np.matmul(tiles, right[:, None, :, start:stop], out=out[..., start:stop])
     return out.reshape(batch, m, p)
-
-
-def page_centroids(vectors: NDArray[np.float32], count: int, seed: int) -> NDArray[np.float32]:
-    """Unit centroids of one page's vectors under cosine similarity.
-
-    Parameters
-    ----------
-    vectors : float32, shape (n, d), unit rows
-    count : C; a page with fewer vectors keeps them all as its centroids
-    seed : together with the page alone decides the result, so pages can be added in any order
-
-    Returns
-    -------
-    float32, shape (min(C, n), d), unit rows. Means of unit vectors are shorter than 1, and the more
-    so the more diverse a region is; without re-normalizing, such regions would be ranked down.
-    """
-    n = len(vectors)
-    if n <= count:
-        return vectors.astype(np.float32, copy=True)
-    rng = np.random.default_rng(seed)
-    centers = vectors[_spread_out(vectors, count, rng)]
-    for _ in range(_ROUNDS):
-        nearest = (vectors @ centers.T).argmax(axis=1)
-        sums = np.zeros_like(centers)
-        np.add.at(sums, nearest, vectors)
-        empty = np.bincount(nearest, minlength=count) == 0
-        if empty.any():
-            # An empty cell takes the vector that is served worst.
-            worst = np.argsort((vectors * centers[nearest]).sum(axis=1))[: int(empty.sum())]
-            sums[empty] = vectors[worst]
-        fresh = _unit(sums)
-        if np.allclose(fresh, centers, atol=1e-6):
-            break
-        centers = fresh
-    return centers.astype(np.float32)
-
-
-def _spread_out(vectors: NDArray[np.float32], count: int, rng: np.random.Generator) -> list[int]:
-    """k-means++ seeding under cosine distance."""
-    chosen = [int(rng.integers(len(vectors)))]
-    distance = 1.0 - vectors @ vectors[chosen[0]]
-    for _ in range(count - 1):
-        weight = np.clip(distance, 0.0, None).astype(np.float64)
-        total = weight.sum()
-        pick = int(rng.choice(len(vectors), p=weight / total)) if total > 0 else int(rng.integers(len(vectors)))
-        chosen.append(pick)
-        distance = np.minimum(distance, 1.0 - vectors @ vectors[pick])
-    return chosen
 
 
 def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from medvrag_core.index.centroids import all_page_centroids
+from medvrag_core.index.centroids import page_centroids
 from medvrag_core.index.kernels.codes import GROUP, ZERO, PageCodes, TileCodes, block_starts, page_codes, tile_codes
 from medvrag_core.index.kernels.text import LANES
 
@@ -59,7 +59,7 @@ def write_segment(folder: Path, vectors: NDArray[np.float32], offsets: NDArray[n
     vectors, offsets : of the pages, as in :func:`~medvrag_core.index.kernels.codes.page_codes`
     centroids : C
     """
-    (found,) = all_page_centroids(vectors, offsets, (centroids,))
+    found = page_centroids(vectors, offsets, centroids)
     counts = np.diff(found.offsets)
     shares = found.sizes / np.repeat(np.diff(offsets), counts)
     tiles = tile_codes(found.rows, found.offsets, shares.astype(np.float32), centroids)

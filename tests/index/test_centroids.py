@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medvrag_core.index.centroids import PageCentroids, all_page_centroids
+from medvrag_core.index.centroids import PageCentroids, page_centroids
 
 LENGTHS = st.lists(st.integers(1, 70), min_size=1, max_size=12)
 COUNTS = (1, 4, 8, 16)
@@ -43,7 +43,11 @@ def served(rows: np.ndarray, centers: np.ndarray) -> float:
 
 
 def one_page(rows: np.ndarray, count: int) -> PageCentroids:
-    return all_page_centroids(np.asarray(rows, dtype=np.float32), np.array([0, len(rows)]), [count])[0]
+    return page_centroids(np.asarray(rows, dtype=np.float32), np.array([0, len(rows)]), count)
+
+
+def of_each_count(vectors: np.ndarray, offsets: np.ndarray) -> tuple[PageCentroids, ...]:
+    return tuple(page_centroids(vectors, offsets, count) for count in COUNTS)
 
 
 def digest(found: tuple[PageCentroids, ...], page: int) -> list[bytes]:
@@ -54,7 +58,7 @@ def digest(found: tuple[PageCentroids, ...], page: int) -> list[bytes]:
 @given(LENGTHS, st.integers(0, 10**6))
 def test_unit_rows_as_many_as_asked_and_all_vectors_counted(lengths: list[int], seed: int) -> None:
     vectors, offsets = made_pages(lengths, seed=seed)
-    for count, found in zip(COUNTS, all_page_centroids(vectors, offsets, COUNTS), strict=True):
+    for count, found in zip(COUNTS, of_each_count(vectors, offsets), strict=True):
         assert np.diff(found.offsets).tolist() == [min(count, n) for n in lengths]
         assert found.rows.dtype == np.float32
         np.testing.assert_allclose(np.linalg.norm(found.rows, axis=1), 1, atol=1e-5)
@@ -69,44 +73,35 @@ def test_a_page_alone_or_among_others_in_any_order_is_the_same_to_the_last_bit(
 ) -> None:
     vectors, offsets = made_pages(lengths, d)
     pages = [vectors[a:b] for a, b in itertools.pairwise(offsets)]
-    together = all_page_centroids(vectors, offsets, COUNTS)
+    together = of_each_count(vectors, offsets)
     order = list(range(len(pages)))
     shuffler.shuffle(order)
     moved = np.concatenate([[0], np.cumsum([lengths[k] for k in order])])
-    shuffled = all_page_centroids(np.concatenate([pages[k] for k in order]), moved, COUNTS)
+    shuffled = of_each_count(np.concatenate([pages[k] for k in order]), moved)
     for place, page in enumerate(order):
-        alone = all_page_centroids(pages[page].copy(), np.array([0, lengths[page]]), COUNTS)
+        alone = of_each_count(pages[page].copy(), np.array([0, lengths[page]]))
         assert digest(together, page) == digest(shuffled, place) == digest(alone, 0)
 
 
 @pytest.mark.parametrize(("pages", "n", "d"), [(90, 103, 128), (12, 20, 1024), (2, 700, 128)])
 def test_large_batches_change_no_bit(pages: int, n: int, d: int) -> None:
     vectors, offsets = made_pages([n] * pages, d)
-    together = all_page_centroids(vectors, offsets, COUNTS)
+    together = of_each_count(vectors, offsets)
     for page in (0, pages // 2, pages - 1):
-        alone = all_page_centroids(vectors[offsets[page] : offsets[page + 1]], np.array([0, n]), COUNTS)
+        alone = of_each_count(vectors[offsets[page] : offsets[page + 1]], np.array([0, n]))
         assert digest(together, page) == digest(alone, 0)
-
-
-def test_one_count_or_several_in_a_call_are_the_same() -> None:
-    vectors, offsets = made_pages([5, 103, 17, 40])
-    for count, found in zip(COUNTS, all_page_centroids(vectors, offsets, COUNTS), strict=True):
-        (alone,) = all_page_centroids(vectors, offsets, [count])
-        assert alone.rows.tobytes() == found.rows.tobytes()
-        assert alone.sizes.tobytes() == found.sizes.tobytes()
-    first, other, again = all_page_centroids(vectors, offsets, [8, 20, 8])
-    assert first.rows.tobytes() == again.rows.tobytes() != other.rows.tobytes()
 
 
 def test_threads_change_no_bit() -> None:
     program = """
 import hashlib, sys
 import numpy as np
-from medvrag_core.index.centroids import all_page_centroids
+from medvrag_core.index.centroids import page_centroids
 rng, digest = np.random.default_rng(0), hashlib.sha256()
 for lengths, d in (([103] * 40 + [7, 1, 140], 128), ([24, 20, 5], 1024), ([900, 333], 128), ([50], 1100)):
     rows = rng.normal(size=(sum(lengths), d)).astype(np.float32)
-    for one in all_page_centroids(rows, np.concatenate([[0], np.cumsum(lengths)]), (1, 4, 8, 16)):
+    for count in (1, 4, 8, 16):
+        one = page_centroids(rows, np.concatenate([[0], np.cumsum(lengths)]), count)
         digest.update(one.rows.tobytes() + one.sizes.tobytes())
 print(digest.hexdigest())
 """
@@ -125,10 +120,10 @@ print(digest.hexdigest())
 
 def test_pages_across_several_reads_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, offsets = made_pages([30, 5, 60, 31, 1, 9, 44])
-    whole = all_page_centroids(vectors, offsets, COUNTS)
+    whole = of_each_count(vectors, offsets)
     monkeypatch.setattr("medvrag_core.index.centroids._WINDOW", 32 * 40)
     monkeypatch.setattr("medvrag_core.index.centroids._BLOCK", 1)
-    pieces = all_page_centroids(vectors, offsets, COUNTS)
+    pieces = of_each_count(vectors, offsets)
     assert [digest(whole, page) for page in range(7)] == [digest(pieces, page) for page in range(7)]
 
 
@@ -143,7 +138,7 @@ def test_a_page_with_few_vectors_keeps_them_at_unit_length() -> None:
 def test_sixteen_centroids_are_the_means_of_the_vectors_nearest_to_them() -> None:
     """The fixed point of k-means. Few pages of this kind take more rounds than are allowed."""
     vectors, offsets = made_pages([140] * 40, d=8)
-    (found,) = all_page_centroids(vectors, offsets, [16])
+    found = page_centroids(vectors, offsets, 16)
     settled = 0
     for page in range(40):
         rows, centers = vectors[offsets[page] : offsets[page + 1]], centroids_of(found, page)
@@ -181,7 +176,7 @@ def merged(rows: np.ndarray, count: int) -> list[list[int]]:
 @given(st.lists(st.integers(1, 16), min_size=1, max_size=4), st.integers(1, 15), st.integers(0, 10**6))
 def test_merging_is_as_in_its_plainest_form(lengths: list[int], count: int, seed: int) -> None:
     vectors, offsets = made_pages(lengths, seed=seed)
-    (found,) = all_page_centroids(vectors, offsets, [count])
+    found = page_centroids(vectors, offsets, count)
     for page in range(len(lengths)):
         rows = vectors[offsets[page] : offsets[page + 1]].astype(np.float64)
         clusters = merged(rows, count)
@@ -195,7 +190,8 @@ def test_vectors_are_served_better_than_by_k_means_from_random_rows() -> None:
     lengths = [103] * 60
     vectors, offsets = made_pages(lengths, d=64, seed=4)
     rng = np.random.default_rng(0)
-    for count, found in zip((4, 8, 16), all_page_centroids(vectors, offsets, (4, 8, 16)), strict=True):
+    for count in (4, 8, 16):
+        found = page_centroids(vectors, offsets, count)
         ours, theirs = [], []
         for page in range(len(lengths)):
             rows = vectors[offsets[page] : offsets[page + 1]]
@@ -264,16 +260,16 @@ def test_float16_and_memory_maps_are_read(tmp_path: Path) -> None:
     vectors, offsets = made_pages([20, 50, 3])
     np.save(tmp_path / "v.npy", vectors.astype(np.float16))
     stored = np.load(tmp_path / "v.npy", mmap_mode="r")
-    (ours,) = all_page_centroids(stored, offsets, [4])
-    (theirs,) = all_page_centroids(vectors.astype(np.float16).astype(np.float32), offsets, [4])
+    ours = page_centroids(stored, offsets, 4)
+    theirs = page_centroids(vectors.astype(np.float16).astype(np.float32), offsets, 4)
     assert ours.rows.tobytes() == theirs.rows.tobytes()
 
 
 def test_bad_input_is_refused() -> None:
     vectors, _ = made_pages([5])
     with pytest.raises(ValueError, match="page 1 has no vector"):
-        all_page_centroids(vectors, np.array([0, 3, 3, 5]), [4])
+        page_centroids(vectors, np.array([0, 3, 3, 5]), 4)
     with pytest.raises(ValueError, match="0 centroids"):
-        all_page_centroids(vectors, np.array([0, 5]), [4, 0])
-    (none,) = all_page_centroids(vectors[:0], np.array([0]), [4])
+        page_centroids(vectors, np.array([0, 5]), 0)
+    none = page_centroids(vectors[:0], np.array([0]), 4)
     assert none.rows.shape == (0, 32)
