@@ -1,6 +1,6 @@
 """Configuration as data: one settings record a stage, unknown keys refused; :mod:`.profiles.load` reads YAML profiles.
 
-A profile file lists only what differs from the defaults below (or from the profile it
+A profile file lists only what differs from the defaults of these classes (or from the profile it
 ``extends``). The resolved settings are saved beside every artefact and compared field by
 field before stored work is used again.
 """

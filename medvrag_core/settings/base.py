@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -39,3 +40,8 @@ class StageSettings(BaseModel):
             if isinstance(value := getattr(self, name), str) and looks_like_a_key(value):
                 raise ValueError(f"{name} looks like a key; keys come from the environment alone")
         return self
+
+    def with_defaults(self, names: Iterable[str]) -> Self:
+        """The same, with the default in each field named."""
+        fields = type(self).model_fields
+        return self.model_copy(update={name: fields[name].get_default() for name in names})

@@ -48,8 +48,8 @@ class Profile(StageSettings):
         return self.workers or cores()
 
 
-RESULT_BLIND = ("name", "note", "workers", "evaluation", "calls", "serve", "judge_model")
-"""Fields of a profile that cannot change an answer."""
+RESULT_BLIND = ("note", "workers", "evaluation", "calls", "serve", "judge_model")
+"""Fields of a profile, beside its name, that cannot change an answer."""
 
 
 def answering_settings(profile: Profile) -> Profile:
@@ -60,19 +60,15 @@ def answering_settings(profile: Profile) -> Profile:
     >>> answering_settings(here) == answering_settings(there)
     True
     """
-    values: dict[str, Any] = {
-        name: "" if name == "name" else Profile.model_fields[name].get_default()
-        for name in RESULT_BLIND
-        if name in Profile.model_fields
-    }
-    where: dict[str, Any] = {name: ModelSettings.model_fields[name].default for name in WHERE_FIELDS}
-    for name in ("filter_model", "reader_model"):
-        values[name] = getattr(profile, name).model_copy(update=where)
-    loading: dict[str, Any] = {name: EncoderSettings.model_fields[name].default for name in LOADER_FIELDS}
-    values["encoder"] = profile.encoder.model_copy(update=loading)
-    here: dict[str, Any] = {name: IndexSettings.model_fields[name].default for name in MACHINE_FIELDS}
-    values["index"] = profile.index.model_copy(update=here)
-    return profile.model_copy(update=values)
+    return profile.with_defaults(RESULT_BLIND).model_copy(
+        update={
+            "name": "",
+            "encoder": profile.encoder.with_defaults(LOADER_FIELDS),
+            "index": profile.index.with_defaults(MACHINE_FIELDS),
+            "filter_model": profile.filter_model.with_defaults(WHERE_FIELDS),
+            "reader_model": profile.reader_model.with_defaults(WHERE_FIELDS),
+        }
+    )
 
 
 def fingerprint(settings: BaseModel) -> str:
