@@ -100,7 +100,7 @@ if __name__ == "__main__":
 def test_a_stopped_build_leaves_whole_shards_and_no_process(tmp_path: Path, how: signal.Signals) -> None:
     script, folder = tmp_path / "stopped.py", tmp_path / "v"
     script.write_text(STOPPED)
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    path = os.pathsep.join(sys.path)
     started = subprocess.Popen(
         [sys.executable, str(script), str(folder)],
         env=os.environ | {"PYTHONPATH": path},

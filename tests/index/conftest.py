@@ -1,8 +1,17 @@
-"""Tests of the index can import the made-up indexes beside them."""
+"""torch for the tests of what runs on it."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from collections.abc import Iterator
+from types import ModuleType
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+import pytest
+
+
+@pytest.fixture(scope="module")
+def torch() -> Iterator[ModuleType]:
+    found = pytest.importorskip("torch", reason="needs torch: `python3 run.py test --gpu-path`")
+    threads = found.get_num_threads()
+    found.set_num_threads(1)  # products this small only wait for further threads
+    yield found
+    found.set_num_threads(threads)

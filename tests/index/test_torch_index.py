@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,15 +27,6 @@ from medvrag_core.settings import IndexSettings
 
 gpu_path = pytest.mark.gpu_path
 CPU = IndexSettings(device="cpu", threads=1)
-
-
-@pytest.fixture(scope="module")
-def torch() -> Iterator[ModuleType]:
-    found = pytest.importorskip("torch", reason="needs torch: `python3 run.py test --gpu-path`")
-    threads = found.get_num_threads()
-    found.set_num_threads(1)  # products this small only wait for further threads
-    yield found
-    found.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -23,15 +23,6 @@ HALF_STEP = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Largest relative error of rounding one number to this type."""
 
 
-@pytest.fixture(scope="module")
-def torch() -> Iterator[ModuleType]:
-    found = pytest.importorskip("torch", reason="needs torch: `python3 run.py test --gpu-path`")
-    threads = found.get_num_threads()
-    found.set_num_threads(1)  # products this small only wait for further threads
-    yield found
-    found.set_num_threads(threads)
-
-
 def unit_rows(rng: np.random.Generator, n: int, d: int = DIM) -> np.ndarray:
     rows = rng.normal(size=(n, d)).astype(np.float32)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
