@@ -163,7 +163,7 @@ def overlap_table(found: ExactOverlap, *, caption: str = "") -> HtmlTable:
     parts = [
         caption,
         f"{found.queries} queries, {found.pages:,} pages, second half of S weighted {found.backward_weight:g}",
-        "the first row is exact search, the others are compared with it",
+        "the first row is mode exact as the profile has it",
         "time: median of one search, encoding left out; steps: their means",
         "no finding: every page is scored by its vectors, so agreement is certain",
         *(f"mode {mode} is left out: {reason}" for mode, reason in found.left_out.items()),

@@ -166,7 +166,7 @@ def test_agreement_that_shows_nothing_says_so() -> None:
         *("exact", "–", "–", "20", "10", "0.800 [0.700, 0.900]", "5 of 7", "6 of 7", "2 ms", "exact 1.5 ms", ""),
     ]
     assert cells[4][:4] == ["paper", "9", "4,000", "20"] and cells[4][-1] == ""
-    assert "second half of S weighted 0.5" in html and "the first row is exact search" in html
+    assert "second half of S weighted 0.5" in html and "the first row is mode exact as the profile has it" in html
     left = overlap(left_out={"paper": "no <ANN>"})
     assert "mode paper is left out: no &lt;ANN&gt;" in view.overlap_table(left).html
 

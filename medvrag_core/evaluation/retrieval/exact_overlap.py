@@ -23,6 +23,9 @@ from medvrag_core.records import Query, Record, SearchResult, StageTime
 from medvrag_core.settings import EvaluationSettings, IndexSettings
 from medvrag_core.systems.resources import Resources
 
+_RESCORED = 4
+"""Pages that exact search scores by their vectors at least, for each that is looked at, as in tuning."""
+
 
 class SearchWay(Record):
     """One mode with the settings that decide what it looks at."""
@@ -67,7 +70,7 @@ class SearchedWay(SearchWay):
 
 
 class ExactOverlap(Record):
-    """Ways to search beside exact search on the same queries; the first is exact search itself."""
+    """Ways to search beside exact search on the same queries; the first is mode ``exact`` of the profile."""
 
     queries: int
     pages: int = Field(description="that can be found")
@@ -118,7 +121,7 @@ def exact_overlap(
     ----------
     resources : a run with an index
     queries : what to search
-    ways : to compare with mode ``exact`` of the profile; default: all modes as the profile has them
+    ways : to compare besides mode ``exact`` of the profile; default: all modes as the profile has them
     ks : cut-offs; one beyond a shortlist is left out there
 
     Raises
@@ -131,6 +134,7 @@ def exact_overlap(
     own = search_ways(settings)
     indexes, left_out = _opened(resources, [own[0], *(own if ways is None else ways)], min(ks))
     pages = read_manifest(resources.workspace.index).pages
+    exact = _exact_search(resources, min(pages, _RESCORED * most))
     whole = {way: _whole(way, pages, len(resources.vectors) * settings.centroids) for way in indexes}
     tallies = {way: _Tally([k for k in sorted({*ks}) if _within(k, way)]) for way in indexes}
     first = resources.encoder.encode_query(queries[0].text)
@@ -146,8 +150,9 @@ def exact_overlap(
             tallies[way].seconds.append(time.perf_counter() - clock)
             if whole[way]:  # Only there can fewer pages be proved where more are not.
                 results[way] |= {k: indexes[way].search(vectors, k) for k in ks if k < most}
+        wanted = exact.search(vectors, most)
         for way, tally in tallies.items():
-            tally.add(results[way], results[own[0]][most], most)
+            tally.add(results[way], wanted, most)
     return ExactOverlap(
         queries=len(queries),
         pages=pages,
@@ -195,10 +200,22 @@ class _Tally:
         )
 
 
+def _exact_search(resources: Resources, rescored: int) -> PageIndex:
+    """What all ways are compared with: ``rescored`` pages are scored by their vectors, or more if the profile says so.
+
+    Those that are not lie in the order of their codes, which modes that score by codes share.
+    """
+    settings = resources.profile.index
+    if settings.rescore >= rescored:
+        return resources.exact_index
+    exact = settings.model_copy(update={"mode": "exact", "rescore": rescored})
+    return open_index(resources.vectors, exact, resources.workspace.index)
+
+
 def _opened(
     resources: Resources, ways: Sequence[SearchWay], least: int
 ) -> tuple[dict[SearchWay, PageIndex], dict[str, str]]:
-    """Indexes, exact search of the profile first; and modes that this index was not made for."""
+    """Indexes, mode ``exact`` of the profile first; and modes that this index was not made for."""
     indexes: dict[SearchWay, PageIndex] = {ways[0]: resources.exact_index}
     left_out: dict[str, str] = {}
     for way in ways[1:]:

@@ -9,6 +9,7 @@ import pytest
 from medvrag_core.errors import InputError, NotBuiltError
 from medvrag_core.evaluation.retrieval.exact_overlap import SearchedWay, SearchWay, exact_overlap, search_ways
 from medvrag_core.evaluation.retrieval.retrievers import as_queries
+from medvrag_core.index.coded_pages import CodedPages
 from medvrag_core.index.exact import ExactIndex
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Query, Question
@@ -76,6 +77,19 @@ def test_what_is_proved_depends_on_the_cut_off_and_on_what_was_scored_anew(
     few, all_ = found.searched[0], found.searched[1]
     assert (few.whole, found.shows_nothing(few), found.shows_nothing(all_)) == (True, False, True)
     assert [row.proved for row in few.rows] == [3, 0] and [row.proved for row in all_.rows] == [3, 3]
+
+
+def test_exact_search_is_by_vectors_however_few_pages_the_profile_scores_anew(
+    made_run: Workspace, made_questions: list[Question], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_codes = CodedPages.scores
+    monkeypatch.setattr(CodedPages, "scores", lambda *given: -by_codes(*given))
+    for rescore, agree in ((0, False), (5, True)):
+        profile = load_profile("test", {"index.rescore": rescore})
+        found = exact_overlap(Resources(made_run, profile), as_queries(made_questions), ks=(2,), progress=False)
+        for searched in found.searched:
+            (row,) = searched.rows
+            assert (row.overlap.value == 1.0 and row.identical == 3) == agree, searched.mode
 
 
 def test_an_ann_that_fetches_too_little_loses_pages_though_the_shortlist_has_room(
