@@ -119,7 +119,7 @@ def times_tables(runs: Sequence[Stage1Run]) -> HtmlBlock:
 
 
 def facts(runs: Sequence[Stage1Run]) -> HtmlBlock:
-    """The machine, the made pages and the difficulty of the queries, a paragraph a file."""
+    """The command, the machine, the made pages and the difficulty of the queries, a paragraph a file."""
     return HtmlBlock("".join(paragraph(_facts(run)).html for run in runs))
 
 
@@ -194,7 +194,8 @@ def _what(found: Collection) -> str:
 def _facts(run: Stage1Run) -> str:
     made = run.generator
     told = [
-        f"{run.source}: measured on {_machine(run)}, Python {run.machine.python}. {_gpu([run])} "
+        f"{run.source}: benchmarks/stage1.py {' '.join(run.command)}, measured on {_machine(run)}, Python "
+        f"{run.machine.python}. {_gpu([run])} "
         f"The page vectors are made up, {made.dim} numbers wide, from seed {made.seed}: {made.topics:,} topics of "
         f"{made.concepts:,} concepts, {made.background_share:.0%} of the regions background that looks alike on all "
         f"pages, {made.short_share:.0%} of the pages with under 12 vectors. A query looks at two places of one page, "

@@ -132,10 +132,10 @@ def test_a_gpu_is_named_and_has_no_floor(tmp_path: Path) -> None:
     assert [cell.split(">")[-1] for cell in row.split("</td>")][7:9] == ["–", "–"]
 
 
-def test_facts_tell_machine_generator_and_difficulty(runs: tuple[Stage1Run, ...]) -> None:
+def test_facts_tell_command_machine_generator_and_difficulty(runs: tuple[Stage1Run, ...]) -> None:
     told = view.facts(runs).html
     for text in (
-        "stage1.json: measured on Some &lt;CPU&gt;",
+        "stage1.json: benchmarks/stage1.py --pages 20000 100000, measured on Some &lt;CPU&gt;",
         "Python 3.12.3. Nothing ran on a GPU. The page",
         "The page vectors are made up, 128 numbers wide, from seed 0: 300 topics of 20 concepts, 20% of the regions",
         "Among 100,000 pages exact search puts the page that a query was made from first in 60% of 40 queries",

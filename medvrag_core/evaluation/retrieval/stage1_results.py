@@ -26,8 +26,6 @@ class _Told(Record):
 class EngineFigures(_Told):
     """What an engine took and found; milliseconds are of one query, over all queries of all rounds."""
 
-    rounds: int
-    queries: int = Field(description="behind the recalls")
     cpu_ms_p50: float = Field(description="CPU time of the process, all its threads together")
     wall_ms_p50: float
     wall_ms_p95: float
@@ -61,7 +59,6 @@ class Engine(_Told):
     """One engine with a number of threads; ``figures`` are missing where it did not run, ``reason`` says why."""
 
     name: str
-    package: str = ""
     version: str = ""
     ways: Literal[1, 2]
     compared_with: str
@@ -134,11 +131,9 @@ class Machine(_Told):
     """What was measured on."""
 
     cpu: str
-    architecture: str = ""
     flags: tuple[str, ...] = ()
     cores: int | None = None
     memory_gb: float | None = None
-    system: str = ""
     python: str = ""
     load: float | None = Field(None, description="processes that wanted a core when the run began")
 
@@ -159,7 +154,7 @@ class Stage1Run(_Told):
     """One file of results."""
 
     source: str = Field("", description="name of the file")
-    command: tuple[str, ...]
+    command: tuple[str, ...] = Field(description="arguments of the benchmark, folders left out")
     machine: Machine
     generator: Generator
     sizes: tuple[Collection, ...]
