@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medvrag_core.encoders.manifest import SHARD_PAGES, VectorManifest, publish_manifest, shard_folder
+from medvrag_core.encoders.manifest import SHARD_PAGES, STATE, VectorManifest, publish_manifest, shard_folder
 from medvrag_core.encoders.shards import Contents, unfit, write_shard
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import InputError
@@ -61,11 +61,11 @@ def _fitting(pages: Iterable[PageVectors], known: set[str], store: VectorStore) 
 
 
 def _remove_leftovers(folder: Path, manifest: VectorManifest) -> None:
-    """Delete folders of a call that failed, and the contents of the store as it was before the last call.
+    """Delete folders of a call that failed or was killed, and the contents of the store as it was before the last call.
 
     These are kept till now for whoever was just opening the store when its manifest was replaced.
     """
-    named = {name.partition("/")[0] for name in manifest.files}
-    for home in [*folder.glob("shard-*"), *folder.glob("contents-*")]:
-        if home.name not in named:
+    needed = {STATE, *(name.partition("/")[0] for name in manifest.files)}
+    for home in folder.iterdir():
+        if home.is_dir() and home.name not in needed:
             shutil.rmtree(home)

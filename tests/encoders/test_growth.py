@@ -110,6 +110,18 @@ def test_bc32_a_crash_before_the_manifest_leaves_the_old_store(
     assert len(list((tmp_path / "v").glob("shard-*"))) == 3
 
 
+def test_what_a_killed_call_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    build(tmp_path / "v", SOME)
+    before = {path.name for path in (tmp_path / "v").iterdir()}
+    for name in (".shard-00002.99.part", ".contents-90.99.part", "shard-00002"):
+        (tmp_path / "v" / name).mkdir()
+        (tmp_path / "v" / name / "vectors.npy").write_bytes(b"torn")
+    grown = add_pages(tmp_path / "v", vectors_of(SOME, SOME + 3), corpus_fingerprint="d")
+    require_equal(grown, build(tmp_path / "w", SOME + 3))
+    assert {path.name for path in (tmp_path / "v").iterdir()} - before == {"shard-00002", f"contents-{SOME + 3}"}
+    grown.load_encoder(Unfitted())
+
+
 def test_what_was_published_before_is_there_for_whoever_is_just_opening_it(tmp_path: Path) -> None:
     before = build(tmp_path / "v", SOME)
     add_pages(tmp_path / "v", vectors_of(SOME, SOME + 2), corpus_fingerprint="d")
