@@ -60,7 +60,8 @@ def encode_corpus(
     ------
     InputError : there is no page
     MedvragError : the encoder failed on a page; names it. Whole shards stay for the next call
-    MismatchError : the encoder gave a page no vector, or one that is not finite or not ``dim`` wide
+    MismatchError : the encoder gave a page no vector, or one that is not finite or not ``dim`` wide; or the
+        manifest that is there is damaged
     """
     if not pages:
         raise InputError("the corpus has no page to encode", way_out="look at its ledger.jsonl for what was dropped")
