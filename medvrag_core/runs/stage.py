@@ -19,7 +19,7 @@ from medvrag_core.records import Artefact, RunRecord
 from medvrag_core.runs.publish import sha256_of, write_text
 from medvrag_core.settings import Profile, differences, fingerprint
 
-_PACKAGES = ("numpy", "pymupdf", "faiss-cpu", "onnxruntime", "pydantic")
+_PACKAGES = ("numpy", "pymupdf", "faiss-cpu", "llvmlite", "onnxruntime", "pydantic")
 
 
 class StageDraft:

@@ -13,12 +13,13 @@ from medvrag_core.errors import InputError, MismatchError
 from medvrag_core.records import Record
 from medvrag_core.runs.publish import sha256_of
 from medvrag_core.runs.sealed import read_sealed, write_sealed
+from medvrag_core.settings import cores
 
 NOTE = ".verified.json"
 SETTLED_NS = 2_000_000_000
 """Age of a file in ns from which its times tell a later write from the last one; the coarsest clocks of file systems
 tick every two seconds."""
-THREADS = min(8, os.cpu_count() or 1)
+THREADS = min(8, cores())
 """Files that are hashed at the same time."""
 
 

@@ -30,7 +30,7 @@ class Workspace:
 
     @property
     def index(self) -> Path:
-        """Centroids and the ANN over them."""
+        """Codes and centroids of the pages in segments, and the ANN over the centroids."""
         return self.root / "index"
 
     @property
