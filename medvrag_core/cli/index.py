@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from medvrag_core.cli.given import JsonOption, ProfileOption, RunOption, SetOption, profile_for
+from medvrag_core.cli.run import require_corpus
 from medvrag_core.errors import InputError
 from medvrag_core.runs.lock import only_writer
 from medvrag_core.runs.workspace import Workspace
@@ -31,7 +32,6 @@ def build(
     """
     if context.invoked_subcommand is not None:
         return
-    from medvrag_core.cli.run import require_corpus
     from medvrag_core.runs.stage import read_stage
     from medvrag_core.systems.prepare import prepare_index
 
@@ -94,7 +94,6 @@ def delete(
 
         medvrag index delete --run runs/a100 paper#p6 paper#p7
     """
-    from medvrag_core.cli.run import require_corpus
     from medvrag_core.encoders.vectors import VectorStore
     from medvrag_core.index.build import delete_pages
 

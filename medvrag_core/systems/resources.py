@@ -139,7 +139,7 @@ class Resources:
 
     @opened("index")
     def exact_index(self) -> PageIndex:
-        """The exhaustive reference over the same pages."""
+        """Mode ``exact`` over the same pages: every page is scored."""
         return self._index_in("exact")
 
     @opened("index")
