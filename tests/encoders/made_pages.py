@@ -123,13 +123,14 @@ class SizedEncoder(BatchedPageEncoder[Ready]):
         return np.eye(2, dtype=np.float32)
 
 
-def made_page(number: int) -> PageInput:
+def made_page(number: int, page_id: str = "") -> PageInput:
     """A page without a word."""
+    page_id = page_id or f"a{number:04d}#p{number}"
     page = Page(
-        page_id=f"a{number:04d}#p{number}", article_id=f"a{number:04d}", number=number, width_pt=1, height_pt=1,
-        image="x", image_width=1, image_height=1, dpi=72, text_source="pdf", text="",
+        page_id=page_id, article_id=page_id.partition("#")[0], number=number, width_pt=1, height_pt=1, image="x",
+        image_width=1, image_height=1, dpi=72, text_source="pdf", text="",
     )  # fmt: skip
-    return PageInput(page, PageLayout(page_id=page.page_id, words=(), regions=()), Path("x.jpeg"))
+    return PageInput(page, PageLayout(page_id=page_id, words=(), regions=()), Path("x.jpeg"))
 
 
 def made_pages(count: int) -> list[PageInput]:
@@ -139,10 +140,4 @@ def made_pages(count: int) -> list[PageInput]:
 
 def sized(sizes: Sequence[int]) -> list[PageInput]:
     """Pages of these numbers, which :class:`SizedEncoder` takes for their sizes."""
-    made = []
-    for place, size in enumerate(sizes):
-        given = made_page(size)
-        page_id = f"a{place}#p{size}"
-        page = given.page.model_copy(update={"page_id": page_id, "article_id": f"a{place}"})
-        made.append(PageInput(page, given.layout.model_copy(update={"page_id": page_id}), given.image))
-    return made
+    return [made_page(size, f"a{place}#p{size}") for place, size in enumerate(sizes)]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from made_pages import made_page
 
 from medvrag_core.encoders.base import PageEncoder, PageInput
 from medvrag_core.encoders.encode import encode_corpus
@@ -19,7 +20,7 @@ from medvrag_core.index.coded_index import IndexedPages
 from medvrag_core.index.coded_pages import CodedPages
 from medvrag_core.index.maxsim import gather_pages
 from medvrag_core.index.segments import open_segment, write_segment
-from medvrag_core.records import Page, PageLayout, PageVectors
+from medvrag_core.records import PageVectors
 from medvrag_core.settings import IndexSettings, Storage
 
 
@@ -28,6 +29,12 @@ def made_pages(pages: int, seed: int = 0, dim: int = 16) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     found = [rng.normal(size=(1, dim)) * 1.5 + rng.normal(size=(int(n), dim)) for n in rng.integers(1, 41, size=pages)]
     return [(page / np.linalg.norm(page, axis=1, keepdims=True)).astype(np.float32) for page in found]
+
+
+def made_rows(seed: int, lengths: Sequence[int], dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Unit rows of random direction, and the offsets of pages of these lengths."""
+    rows = np.random.default_rng(seed).normal(size=(sum(lengths), dim)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True), starts(np.array(lengths))
 
 
 def page_ids(count: int, first: int = 0) -> list[str]:
@@ -104,25 +111,6 @@ def made_store(
     name: str = "given",
 ) -> VectorStore:
     """A store of these pages."""
-    given = [
-        PageInput(
-            page=Page(
-                page_id=page_id,
-                article_id="doc",
-                number=number,
-                width_pt=0,
-                height_pt=0,
-                image="",
-                image_width=0,
-                image_height=0,
-                dpi=0,
-                text_source="none",
-                text="",
-            ),
-            layout=PageLayout(page_id=page_id, words=(), regions=()),
-            image=Path(),
-        )
-        for number, page_id in enumerate(ids or page_ids(len(pages)), start=1)
-    ]
+    given = [made_page(number, page_id) for number, page_id in enumerate(ids or page_ids(len(pages)), start=1)]
     encoder = GivenEncoder(pages, name)
     return encode_corpus(given, encoder, folder, corpus_fingerprint="made", storage=storage, progress=False)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_index import made_rows
 
 from medvrag_core.index.kernels.code_scores import Kernels, source
 from medvrag_core.index.kernels.codes import PageCodes, page_codes, tile_codes
@@ -26,13 +27,6 @@ def available() -> list[Instructions]:
         if llvm.get_host_cpu_features().get("avxvnni"):
             return [*HERE, KINDS["avx-vnni"]]
     return HERE
-
-
-def made(seed: int, lengths: list[int], dim: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    rows = rng.normal(size=(sum(lengths), dim)).astype(np.float32)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def asked(seed: int, rows: int, dim: int) -> np.ndarray:
@@ -58,7 +52,7 @@ LENGTHS = st.lists(st.integers(1, 50), min_size=1, max_size=6)
 def test_pages_score_as_the_reference_and_the_same_bits_on_all_instructions(
     seed: int, lengths: list[int], rows: int, dim: int, backward: float
 ) -> None:
-    vectors, offsets = made(seed, lengths, dim)
+    vectors, offsets = made_rows(seed, lengths, dim)
     query, pages = asked(seed + 1, rows, dim), page_codes(vectors, offsets)
     every = list(range(len(lengths)))
     found = [scores(Kernels(kind), query, pages, backward, every) for kind in available()]
@@ -75,7 +69,7 @@ def test_tiles_score_as_the_reference_and_the_same_bits_on_all_instructions(
     seed: int, count: int, most: int, rows: int, backward: float
 ) -> None:
     lengths = np.random.default_rng(seed).integers(1, most + 1, size=count).tolist()
-    vectors, offsets = made(seed, lengths, 20)
+    vectors, offsets = made_rows(seed, lengths, 20)
     query = asked(seed + 1, rows, 20)
     shares = np.repeat(1 / np.diff(offsets), lengths).astype(np.float32)
     tiles = tile_codes(vectors, offsets, shares, most)
@@ -90,7 +84,7 @@ def test_tiles_score_as_the_reference_and_the_same_bits_on_all_instructions(
 
 
 def test_some_tiles_alone_score_as_among_all() -> None:
-    vectors, offsets = made(2, [4] * 70, 8)
+    vectors, offsets = made_rows(2, [4] * 70, 8)
     tiles = tile_codes(vectors, offsets, np.full(280, 0.25, dtype=np.float32), 4)
     kernels = Kernels()
     query = kernels.query(asked(3, 5, 8))
@@ -129,14 +123,14 @@ def test_bc23_no_padding_wins_where_all_similarities_are_negative(kind: Instruct
 
 
 def test_chosen_pages_are_scored_in_the_order_given_and_again() -> None:
-    vectors, offsets = made(3, [5, 17, 40, 1], 16)
+    vectors, offsets = made_rows(3, [5, 17, 40, 1], 16)
     query, pages = asked(4, 7, 16), page_codes(vectors, offsets)
     every = scores(Kernels(), query, pages, 1.0, [0, 1, 2, 3])
     assert np.array_equal(scores(Kernels(), query, pages, 1.0, [3, 1, 1]), every[[3, 1, 1]])
 
 
 def test_a_page_scores_the_same_beside_any_other() -> None:
-    vectors, offsets = made(5, [5, 17, 40], 16)
+    vectors, offsets = made_rows(5, [5, 17, 40], 16)
     query = asked(6, 9, 16)
     alone = page_codes(vectors[5:22], np.array([0, 17]))
     together = page_codes(vectors, offsets)
@@ -167,7 +161,7 @@ def test_a_processor_without_such_an_instruction_gets_none() -> None:
 
 def test_many_threads_at_once_get_what_one_gets() -> None:
     """Each brings its own scratch memory, and nothing that a kernel reads is given back before it has read it."""
-    vectors, offsets = made(7, [60] * 400, 64)
+    vectors, offsets = made_rows(7, [60] * 400, 64)
     pages = page_codes(vectors, offsets)
     tiles = tile_codes(vectors[:1600], np.arange(0, 1601, 4), np.full(1600, 0.25, dtype=np.float32), 4)
     queries = [asked(seed, 7 + seed % 20, 64) for seed in range(24)]

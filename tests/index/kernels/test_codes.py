@@ -6,16 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_index import made_rows
 
 from medvrag_core.index.kernels.codes import PageCodes, page_codes, query_codes, score_bounds, tile_codes
 from medvrag_core.index.maxsim import score_pages
-
-
-def made(seed: int, lengths: list[int], dim: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    rows = rng.normal(size=(sum(lengths), dim)).astype(np.float32)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def decoded(pages: PageCodes, dim: int) -> np.ndarray:
@@ -35,7 +29,7 @@ LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 def test_codes_are_off_by_half_a_step_at_most_and_the_stored_error_is_the_largest(
     seed: int, lengths: list[int], dim: int
 ) -> None:
-    vectors, offsets = made(seed, lengths, dim)
+    vectors, offsets = made_rows(seed, lengths, dim)
     pages = page_codes(vectors, offsets)
     back = decoded(pages, dim)
     steps = np.repeat(pages.scales, lengths)[:, None]
@@ -47,7 +41,7 @@ def test_codes_are_off_by_half_a_step_at_most_and_the_stored_error_is_the_larges
 
 @given(st.integers(0, 99), LENGTHS)
 def test_the_codes_of_a_page_depend_on_no_other_page(seed: int, lengths: list[int]) -> None:
-    vectors, offsets = made(seed, lengths, 12)
+    vectors, offsets = made_rows(seed, lengths, 12)
     together = page_codes(vectors, offsets)
     for k, (a, b) in enumerate(pairwise(offsets)):
         alone = page_codes(vectors[a:b], np.array([0, b - a]))
@@ -56,7 +50,7 @@ def test_the_codes_of_a_page_depend_on_no_other_page(seed: int, lengths: list[in
 
 
 def test_the_last_block_repeats_the_last_vector() -> None:
-    vectors, offsets = made(0, [3], 4)
+    vectors, offsets = made_rows(0, [3], 4)
     rows = page_codes(vectors, offsets).codes[0, 0]
     assert (rows[2:] == rows[2]).all()
     assert (rows[0] != rows[2]).any()
@@ -70,7 +64,7 @@ def test_a_page_of_zeros_stays_one() -> None:
 
 
 def test_tiles_hold_16_pages_and_give_no_say_to_what_is_repeated() -> None:
-    vectors, offsets = made(1, [4, 2, 1] * 6, 8)
+    vectors, offsets = made_rows(1, [4, 2, 1] * 6, 8)
     shares = np.repeat(1 / np.diff(offsets), np.diff(offsets)).astype(np.float32)
     tiles = tile_codes(vectors, offsets, shares, 4)
     assert tiles.codes.shape == (2, 4, 2, 16, 4)
@@ -101,7 +95,7 @@ def test_a_query_row_of_zeros_matches_nothing() -> None:
 @pytest.mark.parametrize("backward", [0.0, 0.5, 1.0])
 @given(st.integers(0, 99), LENGTHS, st.integers(1, 30))
 def test_no_score_is_farther_off_than_its_bound(backward: float, seed: int, lengths: list[int], rows: int) -> None:
-    vectors, offsets = made(seed, lengths, 16)
+    vectors, offsets = made_rows(seed, lengths, 16)
     rng = np.random.default_rng(seed + 1)
     query = rng.normal(size=(rows, 16)).astype(np.float32) * rng.uniform(0.1, 3, size=(rows, 1)).astype(np.float32)
     pages, coded = page_codes(vectors, offsets), query_codes(query, 24, zero=128)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_index import made_rows
 
 from medvrag_core.encoders.storage import Stored, pack, unpack
 from medvrag_core.index.kernels.machine_code import assembly
@@ -15,13 +16,6 @@ from medvrag_core.index.kernels.vector_scores import scores_text, vector_scores
 from medvrag_core.index.maxsim import score_pages
 
 STORAGES = ("float32", "float16", "int8")
-
-
-def made(seed: int, lengths: list[int], dim: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    rows = rng.normal(size=(sum(lengths), dim)).astype(np.float32)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def asked(seed: int, rows: int, dim: int) -> np.ndarray:
@@ -46,7 +40,7 @@ def part(stored: Stored, rows: slice) -> Stored:
 def test_scores_are_those_of_the_reference(
     seed: int, lengths: list[int], rows: int, dim: int, storage: str, backward: float
 ) -> None:
-    vectors, offsets = made(seed, lengths, dim)
+    vectors, offsets = made_rows(seed, lengths, dim)
     stored, query = pack(vectors, storage), asked(seed + 1, rows, dim)
     wanted = score_pages(query, unpack(stored), offsets, backward=backward)
     assert np.allclose(vector_scores(query, stored, offsets, backward=backward), wanted, rtol=1e-5, atol=1e-5)
@@ -55,7 +49,7 @@ def test_scores_are_those_of_the_reference(
 @settings(max_examples=30)
 @given(st.integers(0, 999), st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(1, 40))
 def test_a_page_gets_the_same_bits_in_any_company(seed: int, lengths: list[int], rows: int) -> None:
-    vectors, offsets = made(seed, lengths, 24)
+    vectors, offsets = made_rows(seed, lengths, 24)
     query = asked(seed + 1, rows, 24)
     for storage in STORAGES:
         stored = pack(vectors, storage)
@@ -96,7 +90,7 @@ def test_it_compiles_for_other_processors_without_calls_into_a_library(storage: 
 
 
 def test_halves_are_widened_where_the_processor_cannot_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors, offsets = made(0, [5, 20], 32)
+    vectors, offsets = made_rows(0, [5, 20], 32)
     stored, query = pack(vectors, "float16"), asked(1, 7, 32)
     read = vector_scores(query, stored, offsets)
     monkeypatch.setattr("medvrag_core.index.kernels.vector_scores.reads_halves", lambda: False)
