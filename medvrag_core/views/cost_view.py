@@ -9,7 +9,7 @@ from medvrag_core.evaluation.cost.bill import STAGES, CostReport, CostRow
 from medvrag_core.evaluation.cost.extra_right import ExtraCost, ExtraRight
 from medvrag_core.evaluation.stopping.rounds import PAPER_ROUNDS, RoundsRow
 from medvrag_core.views.markup import escape
-from medvrag_core.views.tables import HtmlTable, Number, p_text, seconds
+from medvrag_core.views.tables import HtmlTable, Number, p_text, seconds, three_digits
 from medvrag_core.views.theme import BLUE, ROW_HEIGHT, VERMILION, titled
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def amount(quantity: str, value: float | None, currency: str = "") -> str:
         return seconds(value)
     if quantity == "money":
         return f"{value:.4g} {currency}".rstrip()
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+    return three_digits(value)
 
 
 def cost_table(report: CostReport, *, caption: str = "", timed: bool = True) -> HtmlTable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from medvrag_core.evaluation.cost.plan import Checked, PlanLine, RunPlan
+from medvrag_core.views.tables import three_digits
 from medvrag_core.views.trace_text import plain
 
 _UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
@@ -75,7 +76,7 @@ def _time(seconds: float | None) -> str:
     if not seconds:
         return "–"
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
-    return f"{_short(seconds / size)} {unit}"
+    return f"{three_digits(seconds / size)} {unit}"
 
 
 def _bytes(size: float) -> str:
@@ -88,20 +89,11 @@ def _bytes(size: float) -> str:
         return "–"
     for factor, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
         if size >= factor:
-            return f"{_short(size / factor)} {unit}"
-    return f"{_short(size / 1e3)} kB"
+            return f"{three_digits(size / factor)} {unit}"
+    return f"{three_digits(size / 1e3)} kB"
 
 
 def _tokens(line: PlanLine) -> str:
     if not line.prompt_tokens:
         return "–"
-    return f"{_short(line.prompt_tokens / 1e6)} M + {_short(line.completion_tokens / 1e6)} M"
-
-
-def _short(value: float) -> str:
-    """Three digits, or all that stand before the point.
-
-    >>> _short(2_671.4), _short(0.01234)
-    ('2,671', '0.0123')
-    """
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{three_digits(line.prompt_tokens / 1e6)} M + {three_digits(line.completion_tokens / 1e6)} M"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from medvrag_core.evaluation.retrieval.stage1_results import Collection, Engine, EngineFigures, Stage1Run
 from medvrag_core.views.markup import HtmlBlock, escape, paragraph
-from medvrag_core.views.tables import HtmlTable, Number, Unbroken
+from medvrag_core.views.tables import HtmlTable, Number, Unbroken, three_digits
 from medvrag_core.views.theme import PALETTE, titled
 
 if TYPE_CHECKING:
@@ -140,15 +140,15 @@ def _times_table(run: Stage1Run, found: Collection, what: str) -> HtmlTable:
             Unbroken(engine.name if figures.device == "cpu" else f"{engine.name} on {figures.device}"),
             Number(str(engine.threads)),
             Unbroken(engine.compared_with),
-            _figure(figures.cpu_ms_p50),
+            Number(three_digits(figures.cpu_ms_p50)),
             Number(_times(found.ratio(engine))),
-            _figure(figures.wall_ms_p50),
-            _figure(figures.wall_ms_p95),
-            _figure(figures.floor_ms) if figures.floor_ms else Number("–"),
+            Number(three_digits(figures.wall_ms_p50)),
+            Number(three_digits(figures.wall_ms_p95)),
+            Number(three_digits(figures.floor_ms) if figures.floor_ms else "–"),
             Number(_times(figures.of_floor)),
             *(Number(_share(figures.recall.get(n))) for n in recalls),
             Number(f"{figures.bytes_per_page:,.0f}"),
-            _figure(figures.build_cpu_ms_per_page),
+            Number(three_digits(figures.build_cpu_ms_per_page)),
         ]
         for engine, figures in found.measured
     ]
@@ -257,11 +257,6 @@ def _hover(engine: Engine, figures: EngineFigures) -> str:
         f"%{{x:.4g}} CPU ms, {figures.wall_ms_p50:.4g} ms by the clock<br>"
         f"recall@{_AT} %{{y:.3f}} of {escape(engine.compared_with)}<extra></extra>"
     )
-
-
-def _figure(value: float) -> Number:
-    """Three figures of a number of any size."""
-    return Number(f"{value:,.0f}" if value >= 100 else f"{value:.3g}")
 
 
 def _times(value: float | None) -> str:

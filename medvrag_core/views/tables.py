@@ -118,6 +118,15 @@ def seconds(value: float | None) -> str:
     return f"{1000 * value:.3g} ms" if value < 1 else f"{value:.1f} s"
 
 
+def three_digits(value: float) -> str:
+    """A number in three digits, or in all that stand before the point.
+
+    >>> three_digits(2_671.4), three_digits(0.01234), three_digits(20.0)
+    ('2,671', '0.0123', '20')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def p_text(value: float | None) -> str:
     """A p-value with four decimals, never 0; a dash where there is none.
 
