@@ -10,7 +10,7 @@ from medvrag_core.encoders.identity import EncoderIdentity
 from medvrag_core.encoders.shards import Contents, contents_of_shard
 from medvrag_core.records import Record
 from medvrag_core.runs.sealed import write_sealed
-from medvrag_core.runs.verified import digests
+from medvrag_core.runs.verified import FolderEntry, digests, files_of
 from medvrag_core.settings import Storage
 
 FORMAT = 4
@@ -18,13 +18,6 @@ SHARD_PAGES = 64
 """Pages a shard: what a build that is stopped does again at most."""
 STATE = "encoder"
 _MANIFEST = "manifest.json"
-
-
-class FolderEntry(Record):
-    """One published folder of a store: its name, and digests of its files."""
-
-    folder: str
-    files: dict[str, str]
 
 
 class ShardEntry(FolderEntry):
@@ -59,8 +52,7 @@ class VectorManifest(Record):
     @property
     def files(self) -> dict[str, str]:
         """Digest of every file but the state of the encoder, by its name within the folder of the store."""
-        entries = self.shards if self.contents is None else (self.contents, *self.shards)
-        return {f"{entry.folder}/{name}": digest for entry in entries for name, digest in entry.files.items()}
+        return files_of(self.shards if self.contents is None else (self.contents, *self.shards))
 
 
 def manifest_path(folder: Path) -> Path:

@@ -144,7 +144,7 @@ def open_index(
             way_out="run `medvrag index` again, it goes on from there",
         )
     _require_same_vectors(store, manifest, folder)
-    verify(folder, manifest.files(), way_out=way_out(folder), full=full)
+    verify(folder, manifest.files, way_out=way_out(folder), full=full)
     if manifest.pages < 1:
         raise InputError(f"{folder}: the index is empty")
     gone = {pair.left_out for pair in manifest.left_out} | {*manifest.deleted}
@@ -173,7 +173,7 @@ def _usable(store: VectorStore, settings: IndexSettings, folder: Path) -> IndexM
     """The manifest that is there, with those of its segments that can stay; None if nothing can."""
     try:
         found = read_manifest(folder)
-        verify(folder, found.files(), way_out=way_out(folder))
+        verify(folder, found.files, way_out=way_out(folder))
     except (NotBuiltError, MismatchError):  # What is missing, damaged or of another version is made anew.
         return None
     if found.encoder.differences(store.manifest.encoder) or found.settings.centroids != settings.centroids:

@@ -12,47 +12,40 @@ from medvrag_core.errors import MismatchError, NotBuiltError
 from medvrag_core.index.duplicates import DuplicatePair
 from medvrag_core.records import Record
 from medvrag_core.runs.sealed import read_sealed, write_sealed
+from medvrag_core.runs.verified import FolderEntry, files_of
 from medvrag_core.settings import IndexSettings
 
 FORMAT = 3
-MANIFEST = "manifest.json"
+_MANIFEST = "manifest.json"
 
 
-class SegmentEntry(Record):
-    """One published segment: the shards of the vector store that it codes, their digest, and its files.
+class SegmentEntry(FolderEntry):
+    """One published segment, and the shards of the vector store that it codes.
 
     Attributes
     ----------
-    folder : within the index folder
     shards : first shard, and the one after the last
     vectors : digest of these shards
     pages : number of them
-    files : SHA-256 by name
     """
 
-    folder: str
     shards: tuple[int, int]
     vectors: str
     pages: int
-    files: dict[str, str]
 
 
-class AnnEntry(Record):
+class AnnEntry(FolderEntry):
     """An ANN over the centroids of all segments that takes long to make.
 
     Attributes
     ----------
-    folder : within the index folder
     kind, seed : ``hnsw`` or ``ivf``, and what its training began with
     segments : digest of the segments that it was made from
-    files : SHA-256 by name
     """
 
-    folder: str
     kind: str
     seed: int
     segments: str
-    files: dict[str, str]
 
 
 class IndexManifest(Record):
@@ -89,12 +82,10 @@ class IndexManifest(Record):
         gone = {pair.left_out for pair in self.left_out} | {*self.deleted}
         return sum(segment.pages for segment in self.segments) - len(gone)
 
+    @property
     def files(self) -> dict[str, str]:
         """SHA-256 of every file of the index but the manifest, by its path in the folder."""
-        entries: list[SegmentEntry | AnnEntry] = [*self.segments]
-        if self.ann is not None:
-            entries.append(self.ann)
-        return {f"{entry.folder}/{name}": digest for entry in entries for name, digest in entry.files.items()}
+        return files_of(self.segments if self.ann is None else (*self.segments, self.ann))
 
     def segments_digest(self) -> str:
         """One digest over the content of the segments."""
@@ -109,7 +100,7 @@ def read_manifest(folder: Path) -> IndexManifest:
     NotBuiltError : there is none
     MismatchError : it is damaged, or another version wrote it
     """
-    path = folder / MANIFEST
+    path = folder / _MANIFEST
     found = read_sealed(path, IndexManifest, way_out=way_out(folder))
     if found is None:
         raise NotBuiltError(f"{folder}: no index", way_out="run notebook 02_indexing or `medvrag index` first")
@@ -128,7 +119,7 @@ def way_out(folder: Path) -> str:
 
 def write_manifest(folder: Path, manifest: IndexManifest) -> None:
     """Publish it."""
-    write_sealed(folder / MANIFEST, manifest)
+    write_sealed(folder / _MANIFEST, manifest)
 
 
 def shards_digest(store: VectorStore, shards: tuple[int, int]) -> str:

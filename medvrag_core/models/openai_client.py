@@ -245,8 +245,7 @@ class OpenAIChat(ChatModel):
 
 def model_fingerprint(settings: ModelSettings) -> str:
     """Sixteen hex digits over all settings that can change a reply."""
-    nowhere: dict[str, Any] = {name: ModelSettings.model_fields[name].default for name in WHERE_FIELDS}
-    return fingerprint(settings.model_copy(update=nowhere))
+    return fingerprint(settings.with_defaults(WHERE_FIELDS))
 
 
 def server_root(base_url: str) -> str:

@@ -23,6 +23,18 @@ THREADS = min(8, cores())
 """Files that are hashed at the same time."""
 
 
+class FolderEntry(Record):
+    """One published folder as a manifest names it: its path beside the manifest, and SHA-256 of its files by name."""
+
+    folder: str
+    files: dict[str, str]
+
+
+def files_of(entries: Iterable[FolderEntry]) -> dict[str, str]:
+    """SHA-256 of every file of some folders, by its path beside the manifest, as :func:`verify` takes it."""
+    return {f"{entry.folder}/{name}": digest for entry in entries for name, digest in entry.files.items()}
+
+
 class Note(Record):
     """What each file was like when it was last found whole, by name: SHA-256, size, mtime, ctime, and inode."""
 
