@@ -253,13 +253,13 @@ def main() -> None:
         work = options.work or Path(temporary)
         if options.kernel:
             kinds = [kind for kind in KERNELS if kind in (OursKernel, *wanted)]
-            collection = collect(work / "kernel", maker, KERNEL_PAGES, options.queries, KERNEL_ROWS)
+            collection = collect(work, maker, KERNEL_PAGES, options.queries, KERNEL_ROWS)
             report["kernel"] = measured(Bench(Plan(kinds=kinds, threads=[1], **shared)), collection, OursKernel.name)
             options.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
         every = [kind for kind in (*OURS, *wanted) if any(word in kind.name for word in options.engines)]
         bench = Bench(Plan(kinds=every, threads=options.threads, **shared))
         for pages in sorted(options.pages):
-            collection = collect(work / f"pages-{pages}-seed-{options.seed}", maker, pages, options.queries)
+            collection = collect(work, maker, pages, options.queries)
             report["sizes"].append(measured(bench, collection, OURS[0].name))
             options.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from page_vectors import DIM, PageMaker, difficulty, made_store
 from stage1_engines import Floats, Offsets, both_halves, row_blocks
 
+from medvrag_core.encoders.shards import starts
 from medvrag_core.runs.publish import whole_file
 
 PLACES = (10, 100, 2_000)
@@ -64,8 +65,9 @@ class Collection:
         return difficulty(self.exact[1], self.exact[2], self.targets, lengths)
 
 
-def collect(home: Path, maker: PageMaker, pages: int, queries: int, query_rows: int | None = None) -> Collection:
-    """Make a collection, or what is missing of it; ``query_rows`` gives all queries as many rows."""
+def collect(work: Path, maker: PageMaker, pages: int, queries: int, query_rows: int | None = None) -> Collection:
+    """Make a collection in a folder of its own, or what is missing of it; ``query_rows`` gives all queries as many."""
+    home = work / f"pages-{pages}-seed-{maker.seed}"
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "offsets.npy").is_file():
         lengths: list[NDArray[np.int64]] = []
@@ -74,7 +76,7 @@ def collect(home: Path, maker: PageMaker, pages: int, queries: int, query_rows: 
                 handle.write(block.rows.tobytes())
                 lengths.append(np.diff(block.offsets))
         with whole_file(home / "offsets.npy") as path, path.open("wb") as handle:
-            np.save(handle, np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))
+            np.save(handle, starts(np.concatenate(lengths)))
     made_store(maker, pages, home / "vectors")
     asked = [maker.query(number, pages) for number in range(queries)]
     every = tuple(np.resize(query.rows, (query_rows or len(query.rows), DIM)) for query in asked)

@@ -55,6 +55,10 @@ def test_a_collection_is_the_same_in_memory_on_disk_and_in_the_store(tmp_path: P
     told = made.difficulty()
     assert told["target_among_100"] == 1.0 and 0 < told["two_way_top_100_in_one_way"] < 1
     assert small(tmp_path).exact[2].tolist() == made.exact[2].tolist()
+    other = collect(tmp_path / "data", PageMaker(seed=3), 150, 3)
+    block = PageMaker(seed=3).block(0, 150)
+    wanted = score_pages(other.queries[0], block.rows.astype(np.float32), block.offsets)
+    assert np.allclose(other.exact[2][0], wanted, atol=1e-5), "another seed, other pages, also in the same folder"
 
 
 def test_recall_counts_ties_once_and_misses_as_misses() -> None:
