@@ -1,4 +1,4 @@
-"""The verbs of an index: built, tuned, thinned."""
+"""The verbs of an index: built, tuned, thinned, checked."""
 
 from __future__ import annotations
 
@@ -62,6 +62,7 @@ def tune(
     queries: Annotated[
         Path | None, typer.Option(help="JSONL with id and text; not those you report. Default: page summaries.")
     ] = None,
+    kept: Annotated[bool, typer.Option("--kept", help="Show the curve of the last time; search nothing.")] = False,
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -72,14 +73,17 @@ def tune(
         medvrag index tune --run runs/a100 --recall 0.99 --at 100
     """
     from medvrag_core.evaluation.questions import read_queries
-    from medvrag_core.evaluation.retrieval.index_tuning import tune_run
+    from medvrag_core.evaluation.retrieval.index_tuning import read_tuning, tune_run
     from medvrag_core.systems.resources import Resources
     from medvrag_core.views.index_text import tuning_text
 
     workspace = Workspace(run_)
     resources = Resources(workspace, profile_for(workspace, None, set_))
-    asked = None if queries is None else read_queries(queries)
-    found = tune_run(resources, mode, asked, recall=recall, at=at)
+    if kept:
+        found = read_tuning(resources, mode)
+    else:
+        asked = None if queries is None else read_queries(queries)
+        found = tune_run(resources, mode, asked, recall=recall, at=at)
     typer.echo(found.to_json() if as_json else tuning_text(found))
 
 
@@ -90,7 +94,7 @@ def delete(
 ) -> None:
     """Take pages out of the index of a run; it answers as one that was made without them.
 
-    Example:
+    In mode paper the ANN counts neighbors among their centroids still, until the index is made anew. Example:
 
         medvrag index delete --run runs/a100 paper#p6 paper#p7
     """
@@ -102,3 +106,22 @@ def delete(
     with only_writer(run_):
         manifest = delete_pages(VectorStore.open(workspace.vectors), workspace.index, pages)
     typer.echo(f"{run_}: {len({*pages}):,} pages deleted, {manifest.pages:,} are left")
+
+
+@index.command("check")
+def check(run_: RunOption) -> None:
+    """Read every byte of the vectors and the index of a run, and hold them against their digests.
+
+    Whatever opens them reads files anew only when somebody wrote to them; this finds bytes that rotted on the disk too.
+    Example:
+
+        medvrag index check --run runs/a100
+    """
+    from medvrag_core.encoders.vectors import VectorStore
+    from medvrag_core.index.build import open_index
+
+    workspace = Workspace(run_)
+    require_corpus(workspace, None)
+    settings = profile_for(workspace, None, None).index
+    open_index(VectorStore.open(workspace.vectors, full=True), settings, workspace.index, full=True)
+    typer.echo(f"{run_}: vectors and index are whole")

@@ -71,7 +71,8 @@ class VectorStore:
         Parameters
         ----------
         folder : of the store
-        full : read every file anew, which also finds bytes that rotted on the disk, see :func:`~.verified.verify`
+        full : read every file anew, also those of the encoder that :meth:`load_encoder` checks otherwise; this finds
+            bytes that rotted on the disk, see :func:`~.verified.verify`
 
         Raises
         ------
@@ -89,6 +90,8 @@ class VectorStore:
                 way_out=way_out(folder),
             )
         verify(folder, manifest.files, way_out=way_out(folder), full=full)
+        if full:
+            verify(folder / STATE, manifest.state, way_out=way_out(folder), full=True)
         return cls(folder, manifest)
 
     @property

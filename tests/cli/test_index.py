@@ -1,4 +1,4 @@
-"""`medvrag index`, `index tune` and `index delete` through the entry point, on a small run."""
+"""`medvrag index`, `index tune`, `index delete` and `index check` through the entry point, on a small run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from medvrag_core.index.tune import Tuning, tuning_path
+from medvrag_core.runs.verified import verify
 from medvrag_core.runs.workspace import Workspace
 
 Command = Callable[..., SimpleNamespace]
@@ -58,7 +59,7 @@ def test_without_a_run_it_says_what_is_missing(medvrag: Command) -> None:
     assert "no run is named; give --run and the folder of a run" in done.err
 
 
-@pytest.mark.parametrize("verb", [("tune",), ("delete", "gout#p1")])
+@pytest.mark.parametrize("verb", [("tune",), ("delete", "gout#p1"), ("check",)])
 def test_a_verb_without_a_run_is_refused(medvrag: Command, verb: tuple[str, ...]) -> None:
     done = medvrag("index", *verb)
     assert done.code == 2
@@ -66,7 +67,7 @@ def test_a_verb_without_a_run_is_refused(medvrag: Command, verb: tuple[str, ...]
 
 
 def test_a_folder_that_is_no_run_is_refused(medvrag: Command, tmp_path: Path) -> None:
-    for arguments in ((), ("tune",), ("delete", "gout#p1")):
+    for arguments in ((), ("tune",), ("delete", "gout#p1"), ("check",)):
         verb, rest = arguments[:1], arguments[1:]
         done = medvrag("index", *verb, "--run", tmp_path / "none", *rest)
         assert done.code == 2, done.err
@@ -183,3 +184,40 @@ def test_a_file_without_a_query_is_refused(medvrag: Command, run: Path, tmp_path
     assert done.code == 2
     assert "quer" in done.err
     assert not tuning_path(run / "index", "fast").exists()
+
+
+def test_the_kept_curve_is_shown_without_a_search(medvrag: Command, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    none = medvrag("index", "tune", "--run", run, "--kept")
+    assert (none.code, none.out) == (2, "")
+    assert "mode 'fast' was not tuned; run `medvrag index tune`" in none.err
+    told = medvrag("index", "tune", "--run", run, "--at", "2")
+    monkeypatch.setattr("medvrag_core.index.tune.open_index", None)
+    assert medvrag("index", "tune", "--run", run, "--kept").out == told.out
+
+
+# --- check -------------------------------------------------------------------------------
+
+
+def test_check_reads_everything_anew(medvrag: Command, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def verified(folder: Path, wanted: dict[str, str], *, full: bool = False, **rest: object) -> None:
+        asked.append(full)
+        verify(folder, wanted, full=full, **rest)  # type: ignore[arg-type]
+
+    for module in ("medvrag_core.encoders.vectors", "medvrag_core.index.build"):
+        monkeypatch.setattr(f"{module}.verify", verified)
+    done = medvrag("index", "check", "--run", run)
+    assert (done.code, done.out) == (0, f"{run}: vectors and index are whole\n")
+    assert asked == [True] * 3, "vectors, what their encoder learned, index"
+
+
+@pytest.mark.parametrize("part", ["vectors/shard-00000", "vectors/encoder", "index"])
+def test_check_names_what_is_damaged(part: str, medvrag: Command, run: Path) -> None:
+    path = next((run / part).rglob("*.npy"))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    done = medvrag("index", "check", "--run", run)
+    assert (done.code, done.out) == (2, "")
+    assert str(path) in done.err
