@@ -152,8 +152,6 @@ class Bench:
 
     def _reason(self, kind: type[Engine], collection: Collection) -> tuple[str, str] | None:
         """Why an engine is not tried."""
-        if issubclass(kind, Ours) and not kind.known():
-            return "missing", f"this version knows no mode '{kind.mode}'"
         if kind.package and not issubclass(kind, Ours) and kind.package not in self.homes:
             return "not installed", f"no Python that was named has {kind.package}"
         needed = kind.memory_factor * (collection.home / "rows.f16").stat().st_size / 1e9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +36,6 @@ class Ours(Engine):
         self._vectors = Path(told["store"])
         self._settings = IndexSettings(**{**told["changed"], "mode": self.mode, "threads": threads})
         self._home = folder / "index"
-
-    @classmethod
-    def known(cls) -> bool:
-        """Whether this version of the package has the mode."""
-        return cls.mode in get_args(IndexSettings.model_fields["mode"].annotation)
 
     def build(self, rows: Halves, offsets: Offsets) -> None:
         """See :class:`Engine`; the vectors come from the store, which holds the same."""
