@@ -68,7 +68,8 @@ def collection(pages: int, engines: list[dict[str, Any]]) -> dict[str, Any]:
         "difficulty": {
             "target_first": 0.6,
             "target_among_100": 0.95,
-            "mean_score_at": {"1": 0.9, "median": 0.3},
+            "mean_score_at": {"1": 0.9},
+            "median_score": 0.3,
             "two_way_top_100_in_one_way": 0.44,
         },
         "read_bytes_per_s": {"1": 17_000_000_000, "2": 25_000_000_000},

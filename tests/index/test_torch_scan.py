@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medvrag_core.encoders.shards import starts
 from medvrag_core.errors import InputError, MedvragError, SettingsError
 from medvrag_core.index.maxsim import gather_pages, row_weights, score_pages, two_way_score
 from medvrag_core.index.torch_scan import SIMILARITY_BYTES, TorchPages, padded, scan_cost, torch_device
@@ -26,10 +27,6 @@ HALF_STEP = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 def unit_rows(rng: np.random.Generator, n: int, d: int = DIM) -> np.ndarray:
     rows = rng.normal(size=(n, d)).astype(np.float32)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-
-def starts_of(lengths: Any) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def on_cpu(lengths: Any, vectors: np.ndarray, **options: Any) -> TorchPages:
@@ -77,7 +74,7 @@ def test_scores_equal_the_reference(
     source: type,
 ) -> None:
     rng = np.random.default_rng(seed)
-    query, vectors, offsets = unit_rows(rng, m), unit_rows(rng, sum(lengths)), starts_of(lengths)
+    query, vectors, offsets = unit_rows(rng, m), unit_rows(rng, sum(lengths)), starts(lengths)
     if negative:  # no similarity above zero
         query, vectors = np.abs(query), -np.abs(vectors)
     if weighted:
@@ -123,11 +120,11 @@ def test_backward_counts_true_rows_alone(torch: ModuleType) -> None:
 def test_what_padding_repeats_never_matters(torch: ModuleType) -> None:
     rng = np.random.default_rng(3)
     lengths = rng.integers(1, 80, size=50)
-    query, vectors, offsets = unit_rows(rng, 5), unit_rows(rng, int(lengths.sum())), starts_of(lengths)
+    query, vectors, offsets = unit_rows(rng, 5), unit_rows(rng, int(lengths.sum())), starts(lengths)
     scanned = on_cpu(lengths, vectors)
     before, padding = scanned.scores(query), 0
     rows = scanned._rows.numpy()  # the same memory
-    begins = starts_of(padded(lengths)[scanned._page_of_slot])
+    begins = starts(padded(lengths)[scanned._page_of_slot])
     for slot, page in enumerate(scanned._page_of_slot):
         own = vectors[offsets[page] : offsets[page + 1]]
         held = rows[begins[slot] : begins[slot + 1]]
@@ -165,7 +162,7 @@ def test_one_way_scores_equal_those_of_colpali_engine(torch: ModuleType) -> None
 def test_neither_the_order_of_pages_nor_blocks_matter(torch: ModuleType, seed: int, dtype: Any) -> None:
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 30, size=25)
-    query, vectors, offsets = unit_rows(rng, 4), unit_rows(rng, int(lengths.sum())), starts_of(lengths)
+    query, vectors, offsets = unit_rows(rng, 4), unit_rows(rng, int(lengths.sum())), starts(lengths)
     whole = on_cpu(lengths, vectors, dtype=dtype).scores(query)
     cuts = offsets[np.sort(rng.integers(0, 26, size=3))]
     blocks = np.split(vectors, cuts)
@@ -183,7 +180,7 @@ def test_equal_pages_get_equal_scores_wherever_they_lie(torch: ModuleType) -> No
     page = unit_rows(rng, 23)
     lengths = rng.integers(15, 30, size=400)
     lengths[::7] = 23
-    vectors, offsets = unit_rows(rng, int(lengths.sum())), starts_of(lengths)
+    vectors, offsets = unit_rows(rng, int(lengths.sum())), starts(lengths)
     for place in range(0, 400, 7):
         vectors[offsets[place] : offsets[place + 1]] = page
     for dtype, budget in itertools.product(("float32", "float16"), (9_000, 70_000, SIMILARITY_BYTES)):
@@ -360,7 +357,7 @@ def test_what_float16_cannot_hold_is_refused_with_its_page(
         vectors, query = np.concatenate([first, second]), unit_rows(np.random.default_rng(3), 4, dim)
         for dtype in ("bfloat16", "float32"):
             got = TorchPages(lengths, [first, second], dim, device="cpu", dtype=dtype).scores(query)
-            expected = score_pages(query, vectors, starts_of(lengths))
+            expected = score_pages(query, vectors, starts(lengths))
             assert np.isfinite(got).all()
             assert np.abs(got - expected).max() <= 70_001 * tolerance(query, dtype, 1.0, dim)
 
