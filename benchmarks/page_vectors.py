@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from medvrag_core.encoders.base import PageEncoder, PageInput, PageInputs
 from medvrag_core.encoders.encode import encode_corpus
 from medvrag_core.encoders.identity import EncoderIdentity
+from medvrag_core.encoders.minilm import unit_rows
 from medvrag_core.encoders.shards import starts
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.index.maxsim import one_way_score_pages, score_pages
@@ -105,9 +106,9 @@ class PageMaker:
         self._common = directions(rng, 1)[0]
         self._kinds = directions(rng, made.kinds)
         concepts = made.topics * made.concepts
-        self._concepts = unit(0.8 * np.repeat(topics, made.concepts, axis=0) + 0.6 * directions(rng, concepts))
-        self._backgrounds = unit(self._common + 0.9 * directions(rng, made.backgrounds))
-        self._words = unit(0.5 * self._common + directions(rng, made.words))
+        self._concepts = unit_rows(0.8 * np.repeat(topics, made.concepts, axis=0) + 0.6 * directions(rng, concepts))
+        self._backgrounds = unit_rows(self._common + 0.9 * directions(rng, made.backgrounds))
+        self._words = unit_rows(0.5 * self._common + directions(rng, made.words))
 
     def block(self, first: int, last: int) -> Block:
         """Pages ``first`` to ``last - 1``."""
@@ -134,7 +135,7 @@ class PageMaker:
         start += made.query_concept * self._concepts[concept_of_row[near]]
         asked = rng.random(size) < made.query_words
         start[asked] = self._words[rng.integers(made.words, size=int(asked.sum()))]
-        return MadeQuery(target, unit(start + made.query_blur * noise(rng, size)))
+        return MadeQuery(target, unit_rows(start + made.query_blur * noise(rng, size)))
 
     def _block(self, first: int, last: int) -> tuple[Block, NDArray[np.int64]]:
         """Pages, and the concept that each row speaks of, -1 for background."""
@@ -153,7 +154,7 @@ class PageMaker:
         rows = np.concatenate([page.noise for page in drawn])
         rows *= np.where(blank, self.mixture.background_patch, self.mixture.patch).astype(np.float32)[region][:, None]
         rows += centers[region]
-        return Block(unit(rows).astype(np.float16), offsets), concepts[region]
+        return Block(unit_rows(rows).astype(np.float16), offsets), concepts[region]
 
     def _page(self, number: int) -> _Drawn:
         made, rng = self.mixture, self._rng(1, number)
@@ -198,13 +199,7 @@ def noise(rng: np.random.Generator, count: int) -> Floats:
 
 def directions(rng: np.random.Generator, count: int) -> Floats:
     """``count`` random unit rows."""
-    return unit(noise(rng, count))
-
-
-def unit(rows: Floats) -> Floats:
-    """The rows at unit length."""
-    scaled: Floats = (rows / np.sqrt((rows * rows).sum(axis=1, keepdims=True))).astype(np.float32)
-    return scaled
+    return unit_rows(noise(rng, count))
 
 
 class MadePages(PageEncoder):
