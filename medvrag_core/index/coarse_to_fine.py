@@ -1,9 +1,9 @@
-"""The paper's Stage 1: ANN over page centroids, coarse rank, exact score on a shortlist.
+"""The paper's Stage 1: ANN over page centroids, coarse rank, fine score on a shortlist.
 
 The paper gives C = 8 and the three steps; how the query meets the ANN, the coarse formula and
 R are not stated. Ours: every query token fetches its nearest centroids, a page's coarse score is
 the mean over query tokens of its best centroid (the first half of S, on centroids), and the R best
-pages are scored exactly. All are settings.
+pages are scored as in mode ``exact``. All are settings.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ShortlistScores:
 
 
 class CoarseToFineIndex(CodedIndex):
-    """ANN over centroids -> coarse rank -> exact S(q, p) on the shortlist.
+    """ANN over centroids -> coarse rank -> S(q, p) of the shortlist.
 
     Parameters
     ----------

@@ -60,6 +60,14 @@ def tuning_path(folder: Path, mode: str) -> Path:
     return folder / f"tuning-{mode}.json"
 
 
+def exact_settings(settings: IndexSettings, at: int) -> IndexSettings:
+    """Mode ``exact`` with enough pages scored by their vectors that the best ``at`` are what recall is of.
+
+    Pages that are not scored anew lie in the order of their codes, which all modes share.
+    """
+    return settings.model_copy(update={"mode": "exact", "rescore": max(settings.rescore, _RESCORED * at)})
+
+
 def tune(
     store: VectorStore,
     settings: IndexSettings,
@@ -88,9 +96,7 @@ def tune(
         raise InputError("there is no query to tune with", way_out="give a file with at least one")
     if settings.mode == "exact":
         raise InputError("mode 'exact' has nothing to tune", way_out="tune the mode fast or paper")
-    # Pages that are not scored anew lie in the order of their codes, which is not what recall is of.
-    truth = settings.model_copy(update={"mode": "exact", "rescore": max(settings.rescore, _RESCORED * at)})
-    exact = open_index(store, truth, folder)
+    exact = open_index(store, exact_settings(settings, at), folder)
     exact.search(queries[0], at)
     wanted: list[set[str]] = []
     exact_seconds: list[float] = []

@@ -30,7 +30,7 @@ class IndexSettings(StageSettings):
     ann_effort: int = Field(
         0, ge=0, description="paper: ef of hnsw, cells searched of ivf; 0: ann_neighbors, a sixteenth of the cells"
     )
-    shortlist: int = Field(4_000, ge=1, description="fast, paper: R, pages scored with all their vectors")
+    shortlist: int = Field(4_000, ge=1, description="fast, paper: R, pages scored by the codes of all their vectors")
     candidates: int = Field(2_000, ge=1, description="N1, pages handed to the filter")
     backward_weight: float = Field(
         1.0, ge=0, description="of the half of S that asks how well the page is covered by the query (paper: 1)"

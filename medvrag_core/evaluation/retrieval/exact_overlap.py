@@ -19,12 +19,10 @@ from medvrag_core.evaluation.statistics.means import Estimate, mean_of
 from medvrag_core.index.base import PageIndex
 from medvrag_core.index.build import open_index
 from medvrag_core.index.manifest import read_manifest
+from medvrag_core.index.tune import exact_settings
 from medvrag_core.records import Query, Record, SearchResult, StageTime
 from medvrag_core.settings import EvaluationSettings, IndexSettings
 from medvrag_core.systems.resources import Resources
-
-_RESCORED = 4
-"""Pages that exact search scores by their vectors at least, for each that is looked at, as in tuning."""
 
 
 class SearchWay(Record):
@@ -134,7 +132,7 @@ def exact_overlap(
     own = search_ways(settings)
     indexes, left_out = _opened(resources, [own[0], *(own if ways is None else ways)], min(ks))
     pages = read_manifest(resources.workspace.index).pages
-    exact = _exact_search(resources, min(pages, _RESCORED * most))
+    exact = _exact_search(resources, most, pages)
     whole = {way: _whole(way, pages, len(resources.vectors) * settings.centroids) for way in indexes}
     tallies = {way: _Tally([k for k in sorted({*ks}) if _within(k, way)]) for way in indexes}
     first = resources.encoder.encode_query(queries[0].text)
@@ -200,16 +198,13 @@ class _Tally:
         )
 
 
-def _exact_search(resources: Resources, rescored: int) -> PageIndex:
-    """What all ways are compared with: ``rescored`` pages are scored by their vectors, or more if the profile says so.
-
-    Those that are not lie in the order of their codes, which modes that score by codes share.
-    """
-    settings = resources.profile.index
-    if settings.rescore >= rescored:
+def _exact_search(resources: Resources, most: int, pages: int) -> PageIndex:
+    """What all ways are compared with."""
+    mine = resources.profile.index
+    wanted = exact_settings(mine, most)
+    if min(wanted.rescore, pages) <= mine.rescore:
         return resources.exact_index
-    exact = settings.model_copy(update={"mode": "exact", "rescore": rescored})
-    return open_index(resources.vectors, exact, resources.workspace.index)
+    return open_index(resources.vectors, wanted, resources.workspace.index)
 
 
 def _opened(
