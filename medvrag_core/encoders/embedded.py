@@ -95,7 +95,10 @@ class EmbeddedEncoder(PageEncoder):
     # --- fitted state ---------------------------------------------------------------------
 
     def fit(self, pages: Iterable[PageInput]) -> None:
-        """Count in how many pages each term stands; learn mean and PCA from up to 128 pages spread over the corpus."""
+        """Count in how many pages each term stands; learn mean and PCA from up to 128 pages spread over the corpus.
+
+        Memory holds every different term, and with ``pair_weight`` every different pair, until all pages are counted.
+        """
         given = list(pages) if not isinstance(pages, Sequence) else pages
         step = max(1, math.ceil(len(given) / _SAMPLE_PAGES))
         frequency: Counter[str] = Counter()
