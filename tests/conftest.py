@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import hypothesis
 import pytest
 
 from medvrag_core.profiles.load import load_profile
@@ -27,9 +26,6 @@ REPO = Path(__file__).resolve().parents[1]
 # A shell starts what it runs in the background with Ctrl-C ignored, and so would be every process that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# Example by example, a busy machine or a kernel that is compiled by the first one would fail a test that is right.
-hypothesis.settings.register_profile("untimed", deadline=None)
-hypothesis.settings.load_profile("untimed")
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",

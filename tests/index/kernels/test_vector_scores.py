@@ -28,7 +28,7 @@ def part(stored: Stored, rows: slice) -> Stored:
     return Stored(stored.vectors[rows], None if stored.scales is None else stored.scales[rows])
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)  # the first example compiles
 @given(
     st.integers(0, 999),
     st.lists(st.integers(1, 40), min_size=1, max_size=6),
@@ -46,7 +46,7 @@ def test_scores_are_those_of_the_reference(
     assert np.allclose(vector_scores(query, stored, offsets, backward=backward), wanted, rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)  # the first example compiles
 @given(st.integers(0, 999), st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(1, 40))
 def test_a_page_gets_the_same_bits_in_any_company(seed: int, lengths: list[int], rows: int) -> None:
     vectors, offsets = made_rows(seed, lengths, 24)
