@@ -43,3 +43,7 @@ class ModelError(MedvragError):
     """A language-model call gave no usable reply."""
 
     exit_code = 3
+
+
+class CompositionError(MedvragError):
+    """The stages of a system do not fit together."""

@@ -1,54 +1,15 @@
-"""The loop of paper Algorithm 1: retrieve, filter, read, until answered or out of rounds."""
+"""The loop of paper Algorithm 1: rounds of a pipeline, until answered or out of rounds."""
 
 from __future__ import annotations
 
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-
 from medvrag_core.errors import ModelError
-from medvrag_core.filter.base import Candidate, PageFilter
-from medvrag_core.models.outcomes import CallError, failure_kind
-from medvrag_core.reasoning.exhibit import Exhibit, Show, as_found
+from medvrag_core.models.outcomes import failure_kind
+from medvrag_core.reasoning.composition import Pipeline, RoundState
 from medvrag_core.reasoning.memory import MAX_FINDINGS, new_findings, remember
 from medvrag_core.reasoning.prompts import history_text
-from medvrag_core.reasoning.reader import Reader, ended_by_model
-from medvrag_core.reasoning.replies import parse_reply
-from medvrag_core.reasoning.sameness import folded, names_other_pages
-from medvrag_core.records import (
-    EvidenceItem,
-    FilterDecision,
-    MemoryBank,
-    ParsedReply,
-    Question,
-    ReaderInput,
-    ReaderReply,
-    Round,
-    SearchResult,
-    StageTime,
-    Summary,
-)
+from medvrag_core.reasoning.sameness import folded
+from medvrag_core.records import FilterDecision, MemoryBank, ParsedReply, Question, Round
 from medvrag_core.settings import LoopSettings
-
-ENDED_BY_MODEL = ("truncated", "refused", "empty")
-"""Ways in which a model ends a call without a reply; each is the ``reason`` of the round it ends."""
-
-
-class EvidenceSource(ABC):
-    """What a loop retrieves from: pages as images, or chunks of text."""
-
-    @abstractmethod
-    def search(self, query: str) -> SearchResult:
-        """Stage 1: ranked evidence ids, N1 of them at most."""
-
-    @abstractmethod
-    def summary(self, evidence_id: str) -> Summary:
-        """The text that stands for one item in Stage 2."""
-
-    @abstractmethod
-    def evidence(self, evidence_id: str) -> EvidenceItem:
-        """One item as the reader gets it."""
 
 
 class RoundError(ModelError):
@@ -67,26 +28,18 @@ class RoundError(ModelError):
         self.kind = failure_kind(cause)
 
 
-def run_rounds(
-    question: Question,
-    source: EvidenceSource,
-    page_filter: PageFilter,
-    reader: Reader,
-    settings: LoopSettings,
-    show: Show = as_found,
-) -> tuple[Round, ...]:
+def run_rounds(question: Question, pipeline: Pipeline, settings: LoopSettings) -> tuple[Round, ...]:
     """Answer one question in at most ``settings.max_rounds`` rounds.
 
     Round 1 searches with the question alone, never with its options (MIRAGE's rule). A round that
     neither answers nor asks ends the loop, since asking the same thing again would be a re-roll; so does a
     reply that the model cut short, refused or left empty. The last round must answer; a query it asks for instead
-    is not followed. A round before ``settings.min_rounds`` must ask: where the reader does not, a call of its own
-    writes query and notes without the options. ``show`` may change what the reader gets of the pages found.
+    is not followed.
 
-    Flags of a round: those of its replies and of ``show``; ``filter_fallback`` (a filter call gave no ranking);
-    ``query_stalled`` (it asks for a query that was asked before); ``same_pages`` (it showed exactly the
-    pages of the round before); ``foreign_page_id`` (a new finding names a page that was not shown in the round);
-    ``bank_full`` (findings were left out of the bank).
+    Flags of a round: those of its stages, such as ``filter_fallback`` (a filter call gave no ranking) and
+    ``foreign_page_id`` (a new finding names a page that was not shown in the round); ``query_stalled`` (it asks for a
+    query that was asked before); ``same_pages`` (it showed exactly the pages of the round before); ``bank_full``
+    (findings were left out of the bank).
 
     Raises
     ------
@@ -95,15 +48,20 @@ def run_rounds(
     RunStopped
         The run cannot go on, or was asked to stop.
     """
-    machine = _Machine(source, page_filter, reader, settings, show)
     rounds: list[Round] = []
     bank, query, asked = MemoryBank(), question.question, {folded(question.question)}
     for number in range(1, settings.max_rounds + 1):
-        shown_bank = bank if settings.memory == "bank" else MemoryBank()
-        # The bank that is not shown still says how long the history may be.
-        history = history_text(rounds, bank) if settings.memory == "history" else ""
+        state = RoundState(
+            question=question,
+            number=number,
+            must_answer=number == settings.max_rounds,
+            query=query,
+            bank=bank if settings.memory == "bank" else MemoryBank(),
+            # The bank that is not shown still says how long the history may be.
+            history=history_text(rounds, bank) if settings.memory == "history" else "",
+        )
         try:
-            done = machine.run(question, number, query, shown_bank, history)
+            done = as_round(pipeline.run(state))
         except ModelError as error:
             raise RoundError(error, tuple(rounds)) from error
         wanted, flags = done.parsed.query_update, list(done.flags)
@@ -128,127 +86,23 @@ def verdict(rounds: tuple[Round, ...]) -> ParsedReply:
     return rounds[-1].parsed
 
 
-def retrieve(
-    source: EvidenceSource, page_filter: PageFilter, query: str
-) -> tuple[SearchResult, FilterDecision, list[StageTime]]:
-    """Stages 1 and 2 for one query, with the seconds of every step."""
-    found = source.search(query)
-    clock = time.perf_counter()
-    candidates = [
-        Candidate(page_id=h.page_id, summary=source.summary(h.page_id).text, rank=h.rank, score=h.score)
-        for h in found.hits
-    ]
-    decision = page_filter.select(query, candidates)
-    return found, decision, [*found.times, StageTime(step="filter", seconds=time.perf_counter() - clock)]
-
-
-@dataclass(frozen=True)
-class _Machine:
-    """What all rounds of a question run on."""
-
-    source: EvidenceSource
-    page_filter: PageFilter
-    reader: Reader
-    settings: LoopSettings
-    show: Show
-
-    def run(self, question: Question, number: int, query: str, bank: MemoryBank, history: str) -> Round:
-        found, decision, times = retrieve(self.source, self.page_filter, query)
-        exhibit = self.show(
-            question,
-            number,
-            Exhibit(
-                evidence=tuple(map(self.source.evidence, decision.kept[: self.settings.pages_shown])),
-                summaries=tuple(map(self.source.summary, decision.kept[: self.settings.summaries_shown])),
-            ),
-        )
-        given = ReaderInput(
-            question=question,
-            round=number,
-            must_answer=number == self.settings.max_rounds,
-            evidence=exhibit.evidence,
-            summaries=exhibit.summaries,
-            bank=bank,
-            query=query,
-            history=history,
-        )
-        blind = self.settings.refinement == "option_blind"
-        reply = _timed(
-            "read", self.reader.decide if blind and not given.must_answer else self.reader.read, given, times
-        )
-        parsed = _parsed(reply, given)
-        given = _as_seen(given, reply)
-        refinement = None
-        if self._needs_refinement(parsed, given):
-            sightless = _without_options(given)
-            refinement = _timed("refine", self.reader.refine, sightless, times)
-            parsed = _parsed(refinement, sightless)
-        elif blind and parsed.label is None:
-            # What the answering call wrote beside its verdict was written with the options in sight.
-            parsed = ParsedReply(reason=parsed.reason)
-        flags = [*exhibit.flags, *reply.flags, *(refinement.flags if refinement else ())]
-        if any(call.fallback for call in decision.calls):
-            flags.append("filter_fallback")
-        if _foreign(new_findings(bank, parsed.findings), given):
-            flags.append("foreign_page_id")
-        return Round(
-            number=number,
-            query=query,
-            stage1=found.hits,
-            filter=decision,
-            shown=tuple(item.evidence_id for item in given.evidence),
-            summaries_shown=tuple(s.page_id for s in given.summaries),
-            bank_before=bank,
-            history=history,
-            reply=reply,
-            parsed=parsed,
-            refinement=refinement,
-            times=tuple(times),
-            flags=tuple(flags),
-        )
-
-    def _needs_refinement(self, parsed: ParsedReply, given: ReaderInput) -> bool:
-        if given.must_answer or parsed.reason in ENDED_BY_MODEL:
-            return False
-        if parsed.query_update is None:
-            return given.round < self.settings.min_rounds
-        return self.settings.refinement == "option_blind"
-
-
-def _timed(
-    step: str, call: Callable[[ReaderInput], ReaderReply], given: ReaderInput, times: list[StageTime]
-) -> ReaderReply:
-    """A reply, also where the model itself ended the call without one; its seconds join ``times``."""
-    clock = time.perf_counter()
-    try:
-        reply = call(given)
-    except CallError as error:
-        reply = ended_by_model(error)
-    times.append(StageTime(step=step, seconds=time.perf_counter() - clock))
-    return reply
-
-
-def _parsed(reply: ReaderReply, given: ReaderInput) -> ParsedReply:
-    if reply.finish_reason in ENDED_BY_MODEL:
-        return ParsedReply(reason=reply.finish_reason)
-    return parse_reply(reply.text, given.question.options, must_answer=given.must_answer)
-
-
-def _as_seen(given: ReaderInput, reply: ReaderReply) -> ReaderInput:
-    """The round with only the pages that a reader of images says it got; other readers got all."""
-    if not reply.seen:
-        return given
-    seen = {page.page_id for page in reply.seen}
-    kept = tuple(item for item in given.evidence if not item.image or item.page_id in seen)
-    return given.model_copy(update={"evidence": kept})
-
-
-def _without_options(given: ReaderInput) -> ReaderInput:
-    question = given.question.model_copy(update={"options": {}, "answer": None, "gold_pages": ()})
-    return given.model_copy(update={"question": question})
-
-
-def _foreign(findings: Iterable[str], given: ReaderInput) -> bool:
-    known = {name for item in given.evidence for name in (item.page_id, item.evidence_id)}
-    known |= {summary.page_id for summary in given.summaries}
-    return any(names_other_pages(finding, known) for finding in findings)
+def as_round(state: RoundState) -> Round:
+    """The record of a round that went through a pipeline."""
+    assert state.given is not None and state.reply is not None and state.parsed is not None
+    return Round(
+        number=state.number,
+        query=state.query,
+        stage1=() if state.found is None else state.found.hits,
+        filter=state.decision or FilterDecision(kept=()),
+        shown=tuple(item.evidence_id for item in state.given.evidence if not item.written_by),
+        summaries_shown=tuple(s.page_id for s in state.given.summaries),
+        bank_before=state.bank,
+        history=state.history,
+        reply=state.reply,
+        parsed=state.parsed,
+        refinement=state.refinement,
+        times=state.times,
+        flags=state.flags,
+        steps=state.steps,
+        written=tuple(item for item in state.given.evidence if item.written_by),
+    )

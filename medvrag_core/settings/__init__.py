@@ -11,6 +11,13 @@ from medvrag_core.settings.models import WHERE_FIELDS, CallSettings, ModelSettin
 from medvrag_core.settings.pages import LOADER_FIELDS, CorpusSettings, EncoderSettings, Storage
 from medvrag_core.settings.profile import RESULT_BLIND, Profile, answering_settings, differences, fingerprint
 from medvrag_core.settings.search import MACHINE_FIELDS, FilterSettings, IndexSettings, PageTextPolicy, TextSettings
+from medvrag_core.settings.systems import (
+    HelperSettings,
+    IMedRagSettings,
+    MedRagSettings,
+    MedRgagSettings,
+    VisRagSettings,
+)
 
 __all__ = [
     "LOADER_FIELDS",
@@ -23,8 +30,12 @@ __all__ = [
     "EncoderSettings",
     "EvaluationSettings",
     "FilterSettings",
+    "HelperSettings",
+    "IMedRagSettings",
     "IndexSettings",
     "LoopSettings",
+    "MedRagSettings",
+    "MedRgagSettings",
     "ModelSettings",
     "PageTextPolicy",
     "Profile",
@@ -33,6 +44,7 @@ __all__ = [
     "StageSettings",
     "Storage",
     "TextSettings",
+    "VisRagSettings",
     "answering_settings",
     "cores",
     "differences",

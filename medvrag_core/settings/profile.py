@@ -13,6 +13,18 @@ from medvrag_core.settings.base import StageSettings, cores
 from medvrag_core.settings.models import WHERE_FIELDS, CallSettings, ModelSettings, ServeSettings
 from medvrag_core.settings.pages import LOADER_FIELDS, CorpusSettings, EncoderSettings
 from medvrag_core.settings.search import MACHINE_FIELDS, FilterSettings, IndexSettings, TextSettings
+from medvrag_core.settings.systems import (
+    HelperSettings,
+    IMedRagSettings,
+    MedRagSettings,
+    MedRgagSettings,
+    VisRagSettings,
+)
+
+
+def _later(made: StageSettings, description: str = "") -> Any:
+    """A stage that is left out of files while it is the default: runs of old go on under their old fingerprints."""
+    return Field(made, exclude_if=lambda settings: settings == made, description=description)
 
 
 class Profile(StageSettings):
@@ -29,17 +41,21 @@ class Profile(StageSettings):
     filter_model: ModelSettings = ModelSettings()
     reader: ReaderSettings = ReaderSettings()
     reader_model: ModelSettings = ModelSettings()
-    judge_model: ModelSettings = Field(
-        ModelSettings(),
-        # Left out while it is empty: runs made before there was a judge go on under their old fingerprints.
-        exclude_if=lambda model: not model.model,
-        description="labels pages as relevant for `medvrag judge`; no part of any answer",
+    judge_model: ModelSettings = _later(
+        ModelSettings(), "labels pages as relevant for `medvrag judge`; no part of any answer"
     )
     loop: LoopSettings = LoopSettings()
     control: ControlSettings = ControlSettings()
     calls: CallSettings = CallSettings()
     serve: ServeSettings = ServeSettings()
     text: TextSettings = TextSettings()
+    helper: HelperSettings = _later(HelperSettings())
+    helper_model: ModelSettings = _later(ModelSettings(), "of the tasks that `helper.name` tells")
+    generator_model: ModelSettings = _later(ModelSettings(), "writes background documents")
+    medrag: MedRagSettings = _later(MedRagSettings())
+    i_medrag: IMedRagSettings = _later(IMedRagSettings())
+    visrag: VisRagSettings = _later(VisRagSettings())
+    medrgag: MedRgagSettings = _later(MedRgagSettings())
     evaluation: EvaluationSettings = EvaluationSettings()
 
     @property
@@ -67,6 +83,8 @@ def answering_settings(profile: Profile) -> Profile:
             "index": profile.index.with_defaults(MACHINE_FIELDS),
             "filter_model": profile.filter_model.with_defaults(WHERE_FIELDS),
             "reader_model": profile.reader_model.with_defaults(WHERE_FIELDS),
+            "helper_model": profile.helper_model.with_defaults(WHERE_FIELDS),
+            "generator_model": profile.generator_model.with_defaults(WHERE_FIELDS),
         }
     )
 

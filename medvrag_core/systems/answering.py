@@ -58,11 +58,12 @@ def answer_and_store(
     workspace, profile = resources.workspace, resources.profile
     require_resumable(name, workspace, profile)
     resources, questions = set_up(name, resources, questions)
-    versions = {} if profile.calls.accept_changed_prompts else resources.prompt_versions
+    entry = find_system(name)
+    versions = {} if profile.calls.accept_changed_prompts else resources.prompt_versions | dict(entry.prompts(profile))
     if versions and changed_prompts(resources.calls, versions):
         # Rarely is any changed; only then are all traces read, to name the questions.
         refuse_changed_prompts(changed_prompts(resources.calls, versions, list(each_trace(workspace, name))))
-    system = find_system(name).compose(resources)
+    system = entry.compose(resources)
     key = answering_fingerprint(name, resources)
     save_settings(workspace.system(name), answering_settings(resources.profile))
     write_text(asked_path(workspace, name), json.dumps([question.id for question in questions]))
@@ -264,6 +265,7 @@ def answering_fingerprint(name: str, resources: Resources) -> str:
         # The reader's fingerprint holds its own prompts; a filter without a model has none.
         *(f"{purpose}={versions[purpose]}" for purpose in sorted(versions) if purpose.startswith("filter_")),
         *filter(None, [find_system(name).version(resources.profile)]),
+        *(f"{purpose}={one}" for purpose, one in sorted(find_system(name).prompts(resources.profile).items())),
         *(f"{question_id}={one.digest}" for question_id, one in sorted(resources.precedents.items())),
         *sorted(asked),
     )

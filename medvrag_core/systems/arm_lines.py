@@ -14,7 +14,10 @@ from medvrag_core.records import Record, describe_validation_error
 from medvrag_core.settings import Profile
 from medvrag_core.strict_yaml import strict_yaml
 
-OVERRIDABLE = ("filter", "filter_model", "reader", "reader_model", "loop", "control", "text", "index")
+OVERRIDABLE = (
+    *("filter", "filter_model", "reader", "reader_model", "loop", "control", "text", "index"),
+    *("helper", "helper_model", "generator_model", "medrag", "i_medrag", "visrag", "medrgag"),
+)
 """Stages that an arm may set. The others shape the pages of the run, which all arms share, or no answer at all."""
 
 

@@ -6,14 +6,16 @@ import importlib
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from medvrag_core.errors import InputError
 from medvrag_core.profiles.load import with_overrides
+from medvrag_core.reasoning.composition import Pipeline, Stage
+from medvrag_core.reasoning.loop import run_rounds
 from medvrag_core.records import Question, Round
-from medvrag_core.settings import Profile
+from medvrag_core.settings import LoopSettings, Profile
 from medvrag_core.systems.arm_lines import ArmLine, read_arms, shipped_arms
 from medvrag_core.systems.resources import Resources
 
@@ -25,8 +27,43 @@ class System(ABC):
     def answer(self, question: Question) -> tuple[Round, ...]:
         """The rounds of one question, at least one; raises ``RoundError`` when a model failed."""
 
+    @property
+    @abstractmethod
+    def composition(self) -> str:
+        """Its stages as one line."""
+
     def close(self) -> None:
         """Release servers and handles."""
+
+
+class Composed(System):
+    """Stages one after another, in as many rounds as the settings allow; what most systems are.
+
+    Parameters
+    ----------
+    loop : rounds and memory
+    stages : see :class:`~medvrag_core.reasoning.composition.Pipeline`
+
+    Raises
+    ------
+    CompositionError
+        The stages do not fit together.
+    """
+
+    def __init__(self, loop: LoopSettings, *stages: Stage) -> None:
+        self.loop, self.pipeline = loop, Pipeline(*stages)
+
+    def answer(self, question: Question) -> tuple[Round, ...]:
+        """See :class:`System`."""
+        return run_rounds(question, self.pipeline, self.loop)
+
+    @property
+    def composition(self) -> str:
+        """See :class:`System`."""
+        return f"{self.pipeline.described()}, {self.loop.max_rounds} round{'s' * (self.loop.max_rounds > 1)} at most"
+
+
+Prompts = Callable[[Profile], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -40,6 +77,7 @@ class SystemEntry:
     overrides : settings by dotted field in which an arm differs from its base; none for a base
     takes_page_controls : whether ``control.pages`` means something to it
     version : under a profile, what shapes its answers beside settings, corpus, page encoder, filter and reader
+    prompts : under a profile, the digest of each prompt that it uses beside those of filter and reader, by purpose
     """
 
     name: str
@@ -48,6 +86,7 @@ class SystemEntry:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     takes_page_controls: bool = False
     version: Callable[[Profile], str] = lambda profile: ""
+    prompts: Prompts = lambda profile: {}
 
     def settle(self, profile: Profile) -> Profile:
         """The profile as this system runs under it; settling twice is settling once.
@@ -83,11 +122,14 @@ def register(
     *,
     takes_page_controls: bool = False,
     version: Callable[[Profile], str] = lambda profile: "",
+    prompts: Prompts = lambda profile: {},
 ) -> Callable[[Compose], Compose]:
     """Decorator that puts a composing function into the catalog under ``name``, as a base for arms."""
 
     def add(compose: Compose) -> Compose:
-        _BASES[name] = SystemEntry(name, summary, compose, takes_page_controls=takes_page_controls, version=version)
+        _BASES[name] = SystemEntry(
+            name, summary, compose, takes_page_controls=takes_page_controls, version=version, prompts=prompts
+        )
         return compose
 
     return add
@@ -145,5 +187,5 @@ def _entries(lines: Mapping[str, ArmLine], source: str) -> dict[str, SystemEntry
                 way_out=f"choose one of {', '.join(sorted(bases))}",
             )
         base = bases[line.base]
-        made[name] = SystemEntry(name, line.summary, base.make, line.set, base.takes_page_controls, base.version)
+        made[name] = replace(base, name=name, summary=line.summary, overrides=line.set)
     return made

@@ -77,6 +77,7 @@ def calls_of(trace: Trace) -> set[str]:
     keys = {call.call for round_ in trace.rounds for call in round_.filter.calls}
     for round_ in trace.rounds:
         keys.add(round_.reply.call)
+        keys.update(step.call for step in round_.steps)
         if round_.refinement is not None:
             keys.add(round_.refinement.call)
     return keys - {""}

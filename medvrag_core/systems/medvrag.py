@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 from medvrag_core.filter.mapreduce import MapReduceFilter
-from medvrag_core.reasoning.loop import EvidenceSource, run_rounds
-from medvrag_core.records import EvidenceItem, Question, Round, SearchResult, StageTime, Summary
-from medvrag_core.systems.base import System, register
+from medvrag_core.reasoning.source import EvidenceSource
+from medvrag_core.reasoning.stages import Filter, Present, Read, Retrieve
+from medvrag_core.records import EvidenceItem, SearchResult, StageTime, Summary
+from medvrag_core.systems.base import Composed, System, register
 from medvrag_core.systems.page_controls import page_control
 from medvrag_core.systems.resources import Resources
 
@@ -38,22 +39,15 @@ class PageEvidence(EvidenceSource):
         return EvidenceItem(evidence_id=evidence_id, page_id=evidence_id, text=page.text, image=str(image))
 
 
-class MedVrag(System):
-    """Page images, sharded filter, up to ``loop.max_rounds`` rounds, memory bank; its arms differ by settings alone."""
-
-    def __init__(self, resources: Resources) -> None:
-        self.source = PageEvidence(resources)
-        self.filter = MapReduceFilter(resources.ranker, resources.profile.filter)
-        self.reader = resources.reader
-        self.loop = resources.profile.loop
-        self.show = page_control(resources, self.source, self.filter)
-
-    def answer(self, question: Question) -> tuple[Round, ...]:
-        """See :class:`System`."""
-        return run_rounds(question, self.source, self.filter, self.reader, self.loop, self.show)
-
-
 @register("medvrag", "full MedVRAG: page images, up to three rounds, memory bank", takes_page_controls=True)
 def compose(resources: Resources) -> System:
-    """Compose the system."""
-    return MedVrag(resources)
+    """Page images, sharded filter, up to ``loop.max_rounds`` rounds, memory bank; arms differ by settings alone."""
+    loop, source = resources.profile.loop, PageEvidence(resources)
+    page_filter = MapReduceFilter(resources.ranker, resources.profile.filter)
+    return Composed(
+        loop,
+        Retrieve(source),
+        Filter(source, page_filter),
+        Present(source, loop.pages_shown, loop.summaries_shown, page_control(resources, source, page_filter)),
+        Read(resources.reader, loop),
+    )

@@ -18,8 +18,8 @@ from medvrag_core.errors import InputError
 from medvrag_core.filter.base import PageFilter
 from medvrag_core.index.manifest import read_manifest
 from medvrag_core.reasoning.exhibit import Exhibit, Show, as_found
-from medvrag_core.reasoning.loop import EvidenceSource, retrieve
 from medvrag_core.reasoning.sameness import page_of
+from medvrag_core.reasoning.source import EvidenceSource, retrieve
 from medvrag_core.reasoning.support import article_of
 from medvrag_core.records import EvidenceItem, Question, Summary
 from medvrag_core.runs.publish import whole_file

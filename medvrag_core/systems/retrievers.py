@@ -13,7 +13,7 @@ from tqdm import tqdm
 from medvrag_core.errors import InputError
 from medvrag_core.filter.mapreduce import MapReduceFilter
 from medvrag_core.index.fusion import reciprocal_rank_fusion
-from medvrag_core.reasoning.loop import retrieve
+from medvrag_core.reasoning.source import retrieve
 from medvrag_core.records import FilterDecision, Hit, Query
 from medvrag_core.systems import text_rag
 from medvrag_core.systems.base import SystemEntry, catalog

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from medvrag_core.filter.mapreduce import MapReduceFilter
 from medvrag_core.index.text_factory import text_fingerprint
-from medvrag_core.reasoning.loop import EvidenceSource, run_rounds
-from medvrag_core.records import EvidenceItem, Question, Round, SearchResult, Summary
+from medvrag_core.reasoning.source import EvidenceSource
+from medvrag_core.reasoning.stages import Filter, Present, Read, Retrieve
+from medvrag_core.records import EvidenceItem, SearchResult, Summary
 from medvrag_core.settings import LoopSettings, Profile
-from medvrag_core.systems.base import System, register
+from medvrag_core.systems.base import Composed, System, register
 from medvrag_core.systems.resources import Resources
 
 
@@ -32,31 +33,27 @@ class ChunkEvidence(EvidenceSource):
         return EvidenceItem(evidence_id=evidence_id, page_id=chunk.page_id, text=chunk.text)
 
 
-class TextRag(System):
-    """The same filter and reader as MedVRAG, fed with chunks."""
-
-    def __init__(self, resources: Resources, loop: LoopSettings) -> None:
-        self.source = ChunkEvidence(resources)
-        self.filter = MapReduceFilter(resources.ranker, resources.profile.filter)
-        self.reader = resources.reader
-        # A chunk is its own summary, so none is shown beside the chunks.
-        chunks = {"pages_shown": resources.profile.text.chunks_shown, "summaries_shown": 0}
-        self.loop = loop.model_copy(update=chunks)
-
-    def answer(self, question: Question) -> tuple[Round, ...]:
-        """See :class:`System`."""
-        return run_rounds(question, self.source, self.filter, self.reader, self.loop)
-
-
 def version(profile: Profile) -> str:
     """What shapes the rankings of chunks, see `text_fingerprint`."""
     return text_fingerprint(profile.text)
 
 
+def chunk_stages(resources: Resources, loop: LoopSettings) -> System:
+    """The same filter and reader as MedVRAG, fed with chunks; a chunk is its own summary, so none is shown besides."""
+    source = ChunkEvidence(resources)
+    return Composed(
+        loop,
+        Retrieve(source),
+        Filter(source, MapReduceFilter(resources.ranker, resources.profile.filter)),
+        Present(source, resources.profile.text.chunks_shown),
+        Read(resources.reader, loop),
+    )
+
+
 @register("text_rag", "text chunks instead of page images, single round", version=version)
 def compose(resources: Resources) -> System:
     """Compose the paper's row: the loop is cut to one round, which must answer."""
-    return TextRag(resources, resources.profile.loop.model_copy(update={"max_rounds": 1}))
+    return chunk_stages(resources, resources.profile.loop.model_copy(update={"max_rounds": 1}))
 
 
 @register(
@@ -64,4 +61,4 @@ def compose(resources: Resources) -> System:
 )
 def compose_iterative(resources: Resources) -> System:
     """Compose the arm that differs from the full system in its evidence alone."""
-    return TextRag(resources, resources.profile.loop)
+    return chunk_stages(resources, resources.profile.loop)

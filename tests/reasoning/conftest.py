@@ -11,7 +11,7 @@ from PIL import Image
 from medvrag_core.filter.base import Candidate, PageFilter
 from medvrag_core.models.base import ChatModel, ChatRequest
 from medvrag_core.models.outcomes import CallError
-from medvrag_core.reasoning.loop import EvidenceSource
+from medvrag_core.reasoning.source import EvidenceSource
 from medvrag_core.records import (
     EvidenceItem,
     FilterDecision,

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paper_rounds import paper_rounds
 
-from medvrag_core.reasoning.loop import run_rounds
 from medvrag_core.reasoning.vlm_reader import VlmReader
 from medvrag_core.records import Question, Round
 from medvrag_core.settings import LoopSettings
@@ -26,7 +26,7 @@ def ask(pages: Any, keep_all: Any, fake_chat: Any, page_images: Path) -> Any:
         summaries = {f"d#p{n}": f"summary {n}" for n in range(1, 13)}
         source = pages(images=page_images, summaries=summaries)
         more = () if show is None else (show,)
-        (done,) = run_rounds(QUESTION, source, keep_all(), reader, loop, *more)
+        (done,) = paper_rounds(QUESTION, source, keep_all(), reader, loop, *more)
         (request,) = model.requests
         assert len(request.messages[-1].images) == sum(page.width > 0 for page in done.reply.seen)
         return request.messages[-1].text, done

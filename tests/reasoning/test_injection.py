@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paper_rounds import paper_rounds
 
 from medvrag_core.models.base import ChatRequest
-from medvrag_core.reasoning.loop import run_rounds, verdict
+from medvrag_core.reasoning.loop import verdict
 from medvrag_core.reasoning.prompts import round_prompt
 from medvrag_core.reasoning.replies import MAX_FINDING, MAX_FINDINGS, MAX_NOTE, MAX_QUERY
 from medvrag_core.reasoning.vlm_reader import VlmReader
@@ -50,7 +51,7 @@ def attack(
     )
     source, model = pages(texts, summaries=summaries), fake_chat(obey, context_tokens=10_000_000)
     loop = LoopSettings.model_validate({"max_rounds": rounds, "refinement": refinement})
-    done = run_rounds(question, source, keep_all(), VlmReader(model), loop)
+    done = paper_rounds(question, source, keep_all(), VlmReader(model), loop)
 
     assert len(model.prompts("reader")) == len(done) <= rounds
     assert len(model.prompts("refine")) <= (len(done) if refinement == "option_blind" else 0)

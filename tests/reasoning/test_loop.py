@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from paper_rounds import paper_rounds
 
 from medvrag_core.errors import ModelError
 from medvrag_core.filter.embedded_ranker import EmbeddedRanker
@@ -15,7 +16,7 @@ from medvrag_core.filter.mapreduce import MapReduceFilter
 from medvrag_core.models.outcomes import CallError, RunStopped
 from medvrag_core.models.reply_text import neutral
 from medvrag_core.reasoning.exhibit import Exhibit, as_found
-from medvrag_core.reasoning.loop import RoundError, run_rounds, verdict
+from medvrag_core.reasoning.loop import RoundError, verdict
 from medvrag_core.reasoning.memory import MAX_FINDINGS
 from medvrag_core.reasoning.prompts import bank_text
 from medvrag_core.reasoning.reader import Reader
@@ -62,7 +63,7 @@ def run(pages: Any, keep_all: Any) -> Any:
         reader: Reader, source: Any = None, page_filter: Any = None, show: Any = as_found, **settings: object
     ) -> tuple[Round, ...]:
         loop = LoopSettings.model_validate(settings)
-        return run_rounds(QUESTION, source or pages(), page_filter or keep_all(), reader, loop, show)
+        return paper_rounds(QUESTION, source or pages(), page_filter or keep_all(), reader, loop, show)
 
     return go
 

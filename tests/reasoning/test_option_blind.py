@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paper_rounds import paper_rounds
 
 from medvrag_core.models.base import ChatRequest
 from medvrag_core.models.outcomes import CallError
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.reasoning.evidence_reader import EvidenceReader, refinement_text
 from medvrag_core.reasoning.likelihood_reader import LikelihoodReader
-from medvrag_core.reasoning.loop import RoundError, run_rounds, verdict
+from medvrag_core.reasoning.loop import RoundError, verdict
 from medvrag_core.reasoning.reader import Reader
 from medvrag_core.reasoning.replies import parse_reply
 from medvrag_core.reasoning.vlm_reader import VlmReader
@@ -43,7 +44,7 @@ def echo(request: ChatRequest) -> str:
 def run(pages: Any, keep_all: Any) -> Any:
     def go(reader: Reader, source: Any = None, question: Question = QUESTION, **values: object) -> tuple[Round, ...]:
         loop = LoopSettings.model_validate({"refinement": "option_blind"} | values)
-        return run_rounds(question, source or pages(TEXTS, summaries=SUMMARIES), keep_all(), reader, loop)
+        return paper_rounds(question, source or pages(TEXTS, summaries=SUMMARIES), keep_all(), reader, loop)
 
     return go
 

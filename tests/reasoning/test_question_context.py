@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paper_rounds import paper_rounds
 
 from medvrag_core.models.base import ChatRequest
 from medvrag_core.reasoning.evidence_reader import EvidenceReader
 from medvrag_core.reasoning.likelihood_reader import scoring_prompt
-from medvrag_core.reasoning.loop import run_rounds
 from medvrag_core.reasoning.passages import evidence_passages
 from medvrag_core.reasoning.prompts import refine_prompt, round_prompt
 from medvrag_core.reasoning.vlm_reader import VlmReader
@@ -88,7 +88,7 @@ def test_neither_search_nor_filter_is_asked_with_the_context(
     source, page_filter, chat = pages(images=page_images), Watched(), fake_chat(say, context_tokens=100_000)
     chosen = VlmReader(chat) if reader == "vlm" else EvidenceReader(ReaderSettings(margin=1.0))
     settings = LoopSettings.model_validate({"max_rounds": 3, "refinement": refinement})
-    rounds = run_rounds(ASKED, source, page_filter, chosen, settings)
+    rounds = paper_rounds(ASKED, source, page_filter, chosen, settings)
     assert len(rounds) == 3 if reader == "vlm" else len(rounds) >= 2
     assert len(source.queries) == len(page_filter.queries) == len(rounds)
     asked = " ".join([*source.queries, *page_filter.queries]).casefold()

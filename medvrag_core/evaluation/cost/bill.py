@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from pydantic import Field
@@ -20,11 +20,13 @@ from medvrag_core.evaluation.cost.prices import PriceTable, Role
 from medvrag_core.evaluation.endings import Ending
 from medvrag_core.evaluation.scoring import require_one_arm
 from medvrag_core.evaluation.stopping.rounds import PAPER_ROUNDS
-from medvrag_core.records import ReaderReply, Record, ShardDecision, Trace
+from medvrag_core.records import ReaderReply, Record, ShardDecision, Step, StepKind, Trace
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import each_trace
 
-Stage = Literal["encode", "search", "filter", "filter_map", "filter_reduce", "read", "refine", "other"]
+Stage = Literal[
+    "encode", "search", "filter", "filter_map", "filter_reduce", "read", "refine", "helper", "generate", "other"
+]
 STAGES: dict[Stage, str] = {
     "encode": "Query encoding",
     "search": "Search, after encoding",
@@ -33,12 +35,27 @@ STAGES: dict[Stage, str] = {
     "filter_reduce": "Filter, reduce calls",
     "read": "Reader",
     "refine": "Query of the option-blind arm",
+    "helper": "Tasks beside the reader's",
+    "generate": "Documents written for the question",
     "other": "Outside of the timed steps",
 }
 """Stages with their labels. Map and reduce share one clock, so their seconds stand in a row of their own."""
 
+
+def _stage_of(kind: StepKind) -> Stage:
+    return "generate" if kind == "generate" else "helper"
+
+
 _STAGE_OF_STEP: dict[str, Stage] = {"encode_query": "encode", "filter": "filter", "read": "read", "refine": "refine"}
-_ROLES: dict[Stage, Role] = {"filter_map": "filter", "filter_reduce": "filter", "read": "reader", "refine": "reader"}
+_STAGE_OF_STEP |= {kind: _stage_of(kind) for kind in get_args(StepKind)}
+_ROLES: dict[Stage, Role] = {
+    "filter_map": "filter",
+    "filter_reduce": "filter",
+    "read": "reader",
+    "refine": "reader",
+    "helper": "helper",
+    "generate": "generator",
+}
 _CLOCK_NOISE = 1e-6
 PAPER_PAGES_SHOWN = 10
 """Page images in each call of the reader (paper section 3.4)."""
@@ -230,6 +247,8 @@ def question_cost(trace: Trace, prices: PriceTable | None = None) -> QuestionCos
         stages["read"] += _of_call(round_.reply)
         if round_.refinement is not None:
             stages["refine"] += _of_call(round_.refinement)
+        for step in round_.steps:
+            stages[_stage_of(step.kind)] += _of_call(step)
     for call in filter_calls:
         stages["filter_map" if call.phase == "map" else "filter_reduce"] += _of_call(call)
     rest = trace.seconds - sum(spend.seconds for spend in stages.values())
@@ -240,20 +259,21 @@ def question_cost(trace: Trace, prices: PriceTable | None = None) -> QuestionCos
         )
     stages["other"] += Spend(seconds=max(0.0, rest))
     spent = {stage: _priced(stage, stages[stage], prices) for stage in STAGES if stages[stage] != Spend()}
-    calls: list[ShardDecision | ReaderReply] = [*filter_calls, *replies]
+    steps = [step for round_ in trace.rounds for step in round_.steps]
+    calls: list[ShardDecision | ReaderReply | Step] = [*filter_calls, *replies, *steps]
     return QuestionCost(
         id=trace.question.id,
         rounds=len(trace.rounds),
         error=trace.outcome == "error",
         failed_calls=sum(call.fallback and not _is_call(call) for call in filter_calls),
         uncounted_calls=sum(_is_call(call) and not call.prompt_tokens for call in calls),
-        retries=sum(reply.attempts - 1 for reply in replies),
+        retries=sum(reply.attempts - 1 for reply in replies) + sum(step.attempts - 1 for step in steps),
         stages=spent,
         total=sum(spent.values(), start=Spend(money=None if prices is None else 0.0)),
     )
 
 
-def _of_call(call: ShardDecision | ReaderReply) -> Spend:
+def _of_call(call: ShardDecision | ReaderReply | Step) -> Spend:
     # A page that was sent as text has no size.
     seen = [page for page in call.seen if page.width] if isinstance(call, ReaderReply) else []
     return Spend(
@@ -265,7 +285,7 @@ def _of_call(call: ShardDecision | ReaderReply) -> Spend:
     )
 
 
-def _is_call(call: ShardDecision | ReaderReply) -> bool:
+def _is_call(call: ShardDecision | ReaderReply | Step) -> bool:
     """Whether a model replied; embedded rankers and readers ask none."""
     return bool(call.call or call.prompt_tokens or call.completion_tokens)
 

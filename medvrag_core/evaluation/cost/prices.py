@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from importlib import resources
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -13,7 +13,7 @@ from medvrag_core.errors import InputError
 from medvrag_core.records import Record, describe_validation_error
 from medvrag_core.strict_yaml import strict_yaml
 
-Role = Literal["filter", "reader"]
+Role = Literal["filter", "reader", "helper", "generator"]
 _MILLION = 1_000_000
 _WAY_OUT = "`medvrag cost --price-template` prints one to fill in"
 
@@ -31,8 +31,9 @@ class ModelPrices(Record):
 class PriceTable(Record):
     """Prices in one currency, with the day and the place they were read.
 
-    Tokens and images are charged by role, since filter and reader are different models. ``gpu_hour`` is the price of
-    one of ``gpus`` rented GPUs; they charge every second of a question, waiting for a model included.
+    Tokens and images are charged by role, since filter, reader, helper and generator are different models.
+    ``gpu_hour`` is the price of one of ``gpus`` rented GPUs; they charge every second of a question, waiting for a
+    model included.
     """
 
     currency: str = Field(min_length=1, max_length=12)
@@ -40,12 +41,15 @@ class PriceTable(Record):
     source: str = Field(min_length=1, description="where the prices were read")
     filter: ModelPrices = ModelPrices()
     reader: ModelPrices = ModelPrices()
+    helper: ModelPrices = ModelPrices()
+    generator: ModelPrices = ModelPrices()
     gpu_hour: float = Field(0.0, ge=0, allow_inf_nan=False)
     gpus: int = Field(1, ge=1)
 
     @model_validator(mode="after")
     def _charges_something(self) -> Self:
-        if not any((self.gpu_hour, *self.filter.model_dump().values(), *self.reader.model_dump().values())):
+        of_roles = [price for role in get_args(Role) for price in getattr(self, role).model_dump().values()]
+        if not any((self.gpu_hour, *of_roles)):
             raise ValueError("no price is given")
         return self
 
@@ -56,7 +60,7 @@ class PriceTable(Record):
         >>> table.of_calls("filter", prompt_tokens=500_000, completion_tokens=9)
         1.0
         """
-        prices = self.filter if role == "filter" else self.reader
+        prices: ModelPrices = getattr(self, role)
         return (
             prompt_tokens * prices.prompt_per_million / _MILLION
             + completion_tokens * prices.completion_per_million / _MILLION

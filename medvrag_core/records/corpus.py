@@ -1,0 +1,90 @@
+"""Articles, pages, and what became of every file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from medvrag_core.records.base import Record
+
+Box = tuple[float, float, float, float]
+"""``(x0, y0, x1, y1)`` as fractions of the page's width and height, origin top left."""
+TextSource = Literal["pdf", "ocr", "none"]
+RegionKind = Literal["text", "heading", "caption", "table", "table_row", "figure", "margin"]
+
+
+class Article(Record):
+    """One source document. ``article_id`` is the file stem (``PMC5502154``)."""
+
+    article_id: str
+    file: str
+    sha256: str
+    pages: int
+    title: str = ""
+    doi: str = ""
+    pmid: str = ""
+    licence: str = ""
+
+
+class Word(Record):
+    """One word as printed on the page."""
+
+    text: str
+    box: Box
+
+
+class Region(Record):
+    """A block of a page with its role in the layout."""
+
+    kind: RegionKind
+    box: Box
+    text: str
+
+
+class Page(Record):
+    """One page of an article. ``page_id`` is ``<article_id>#p<number>``, numbers from 1.
+
+    ``image`` is the path of the page image inside the corpus folder; ``dpi`` is the
+    resolution really used (lower than asked where the pixel cap applied).
+    """
+
+    page_id: str
+    article_id: str
+    number: int
+    width_pt: float
+    height_pt: float
+    image: str
+    image_width: int
+    image_height: int
+    dpi: float
+    text_source: TextSource
+    text: str
+
+
+class PageLayout(Record):
+    """Words and regions of one page, in reading order."""
+
+    page_id: str
+    words: tuple[Word, ...]
+    regions: tuple[Region, ...]
+
+
+class Summary(Record):
+    """A short text that stands for a page in Stage 2 (paper section 3.1, ~120 tokens)."""
+
+    page_id: str
+    text: str
+    method: str
+
+
+class LedgerEntry(Record):
+    """What became of one file or page. ``state`` is ``kept``, ``dropped`` or ``changed``.
+
+    ``reason`` is a short code (``encrypted``, ``not_a_pdf``, ``pixel_cap``, ...), ``detail`` says
+    it in words, ``page_id`` is empty when the entry speaks of the whole file.
+    """
+
+    file: str
+    page_id: str = ""
+    state: Literal["kept", "dropped", "changed"]
+    reason: str
+    detail: str = ""
