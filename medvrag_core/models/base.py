@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Literal
 
-from medvrag_core.records import ReaderReply, Record
+from medvrag_core.records import ReaderReply, Record, StepKind
 from medvrag_core.settings import ModelSettings
 
-Purpose = Literal["filter_map", "filter_reduce", "reader", "refine", "summary", "check", "judge"]
+Purpose = Literal["filter_map", "filter_reduce", "reader", "refine", "summary", "caption", "check", "judge"] | StepKind
 
 
 class PageImage(Record):

@@ -31,7 +31,12 @@ def template(name: str) -> str:
 
 def prompt_version(purpose: ReaderPurpose = "reader") -> str:
     """Twelve hex digits over all templates of one kind of call."""
-    return hashlib.sha256("\0".join(template(name) for name in TEMPLATES[purpose]).encode()).hexdigest()[:12]
+    return version_of(*TEMPLATES[purpose])
+
+
+def version_of(*names: str) -> str:
+    """Twelve hex digits over some templates."""
+    return hashlib.sha256("\0".join(map(template, names)).encode()).hexdigest()[:12]
 
 
 def prompt_versions() -> dict[str, str]:

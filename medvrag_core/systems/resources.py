@@ -205,6 +205,16 @@ class Resources:
         self._models.append(model)
         return model
 
+    @opened("helper.name", "helper_model")
+    def helper_chat(self) -> ChatModel | None:
+        """The model for tasks beside the reader's; None where they are done without one."""
+        return self.chat(self.profile.helper_model) if self.profile.helper.name == "llm" else None
+
+    @opened("helper.generator", "generator_model")
+    def generator_chat(self) -> ChatModel | None:
+        """The model that writes documents; None where there is none."""
+        return self.chat(self.profile.generator_model) if self.profile.helper.generator == "llm" else None
+
     def tally(self) -> dict[str, int]:
         """Calls so far: asked of a model, and found in the store."""
         counts: Counter[str] = Counter()

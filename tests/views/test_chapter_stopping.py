@@ -1,4 +1,4 @@
-"""Chapter 10 on a run of three questions, with a reader that tells its shares and one that does not."""
+"""Chapter 13 on a run of three questions, with a reader that tells its shares and one that does not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from medvrag_core.systems.answering import answer_all
 from medvrag_core.systems.resources import Resources
 from medvrag_core.views.publishing.runner import run_chapters
 
-NAME = "10_stopping_and_confidence"
+NAME = "13_stopping_and_confidence"
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 

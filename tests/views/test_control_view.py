@@ -1,4 +1,4 @@
-"""Tables and figure of controls, and chapter 09 on a handful of questions."""
+"""Tables and figure of controls, and chapter 12 on a handful of questions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from medvrag_core.settings import EvaluationSettings
 from medvrag_core.views.control_view import controls_figure, controls_table, questions_table
 from medvrag_core.views.publishing.runner import run_chapters
 
-NAME = "09_controls"
+NAME = "12_controls"
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 
