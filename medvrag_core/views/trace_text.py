@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import shorten
 
-from medvrag_core.records import Round, Trace
+from medvrag_core.records import Round, Step, Trace
 
 
 def trace_text(trace: Trace) -> str:
@@ -33,6 +33,11 @@ def _round_lines(round_: Round) -> list[str]:
         f"  {len(round_.stage1)} candidates, {len(round_.filter.kept)} after the filter; pages read: {plain(pages)}",
     ]
     lines += [f"  bank: {shorten(plain(finding), 160)}" for finding in round_.bank_before.key_findings]
+    lines += [f"  {_step_line(step)}" for step in round_.steps]
+    lines += [
+        f"  written by {shorten(plain(item.written_by), 60)}: {shorten(plain(item.text), 160)}"
+        for item in round_.written
+    ]
     if round_.history:
         lines.append(f"  history: {shorten(plain(round_.history), 160)}")
     lines += [f"  found: {shorten(plain(finding), 160)}" for finding in round_.parsed.findings]
@@ -41,6 +46,12 @@ def _round_lines(round_: Round) -> list[str]:
     if round_.parsed.query_update is not None:
         lines.append(f"  asks next: {shorten(plain(round_.parsed.query_update), 200)}")
     return lines
+
+
+def _step_line(step: Step) -> str:
+    came = step.reason or ", ".join(step.names) or step.text or "nothing"
+    about = f" ({shorten(plain(step.about), 80)})" if step.about else ""
+    return f"{step.kind.replace('_', ' ')}{about}: {shorten(plain(came), 160)}"
 
 
 def plain(text: str) -> str:

@@ -16,6 +16,7 @@ from medvrag_core.reasoning.sameness import page_of
 from medvrag_core.records import MemoryBank, Question, ReaderReply, Round, SeenPage, ShardDecision, StageTime, Trace
 from medvrag_core.views.markup import escape
 from medvrag_core.views.pages import page_thumbnail
+from medvrag_core.views.steps_view import steps_html, written_html
 from medvrag_core.views.tables import seconds
 
 _CONTEXT_CHARACTERS = 2_000
@@ -78,7 +79,7 @@ class TraceView:
             f'<h5>Query</h5><blockquote class="query" dir="auto">{escape(round_.query)}</blockquote>'
             f'<p class="meta">{candidates}{flags}</p>'
             f"<h5>Pages shown to the reader</h5>{self._pages(round_)}"
-            f"{_filter_calls(round_.filter.calls)}"
+            f"{written_html(round_.written)}{_filter_calls(round_.filter.calls)}{steps_html(round_.steps)}"
             f"<h5>Reply</h5>{_reply(round_)}"
             f"<h5>Memory bank</h5>{_history(round_)}{_banks(round_.bank_before, after)}"
             f"<h5>Time</h5>{_times(round_.times)}"
@@ -86,7 +87,7 @@ class TraceView:
 
     def _pages(self, round_: Round) -> str:
         if not round_.shown:
-            return '<p class="meta">None: this system shows the reader no page.</p>'
+            return '<p class="meta">None: the reader got no page in this round.</p>'
         stage1 = {hit.page_id: hit for hit in round_.stage1}
         gold = set(self.trace.question.gold_pages)
         seen = {page.page_id: page for page in round_.reply.seen}
