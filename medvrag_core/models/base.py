@@ -32,7 +32,8 @@ class ChatRequest(Record):
     """One call: all that shapes its reply beside the model itself.
 
     ``prompt_version`` is the digest of the templates behind the messages; ``reply_schema`` is a JSON schema that the
-    reply is held to by the server. Without ``max_tokens`` the model's own limit holds.
+    reply is held to by the server. Without ``max_tokens`` the model's own limit holds. With ``logprobs`` the reply
+    tells its ``mean_logprob``, and a server that cannot tell it fails the call.
     """
 
     purpose: Purpose
@@ -40,6 +41,7 @@ class ChatRequest(Record):
     messages: tuple[Message, ...]
     max_tokens: int | None = None
     reply_schema: dict[str, Any] | None = None
+    logprobs: bool = False
 
 
 class ChatModel(ABC):

@@ -8,6 +8,7 @@ the expected model and believable token counts; anything else is a :class:`CallE
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ from medvrag_core.settings import ModelSettings
 log = logging.getLogger(__name__)
 
 MAX_CHARACTERS = 2_000_000
+_LEAST_LOGPROB = -1e6  # far below what any engine gives a token that it chose; no engine means minus infinity
+_ROUNDING = 1e-4  # a certain token may come out a little above 0 in single precision
 
 
 class Assembly:
@@ -34,6 +37,7 @@ class Assembly:
         self._finish: str | None = None
         self._models: set[str] = set()
         self._tokens: tuple[int, int] | None = None
+        self._logprobs: list[Any] = []
         self._choice_seen = False
 
     def add(self, chunk: Mapping[str, Any]) -> None:
@@ -64,6 +68,9 @@ class Assembly:
         if "reasoning_content" not in part:
             self._take(part.get("reasoning"), self._reasoning)
         self._refused = self._refused or bool(part.get("refusal"))
+        listed = choice.get("logprobs")
+        if isinstance(listed, Mapping) and isinstance(steps := listed.get("content"), list):
+            self._logprobs += [step.get("logprob") if isinstance(step, Mapping) else None for step in steps]
         if choice.get("finish_reason"):
             self._finish = str(choice["finish_reason"])
 
@@ -74,7 +81,9 @@ class Assembly:
             if self._characters > MAX_CHARACTERS:
                 raise CallError("malformed", f"the reply has more than {MAX_CHARACTERS:,} characters")
 
-    def finished(self, settings: ModelSettings, *, max_tokens: int, least_prompt: int = 0) -> ReaderReply:
+    def finished(
+        self, settings: ModelSettings, *, max_tokens: int, least_prompt: int = 0, logprobs: bool = False
+    ) -> ReaderReply:
         """The reply, once the stream has ended.
 
         Parameters
@@ -82,12 +91,16 @@ class Assembly:
         settings : which model is expected, whether token counts are demanded, whether it may think
         max_tokens : limit that was asked for
         least_prompt : tokens that the images of the prompt have; fewer in all mean that the server dropped some
+        logprobs : whether log-probabilities were asked for; the reply then tells their mean, over all tokens that the
+            server lists, with reasoning and the mark of the end where it lists those. vLLM and llama.cpp list what the
+            model gave a token before temperature and penalties. The flag ``logprobs_partial`` says that more than one
+            token is not listed (in a stream, llama.cpp leaves out those that it does not send as text of their own)
 
         Raises
         ------
         CallError
-            ``malformed`` (no choice, no finish reason, no believable counts), ``aborted``, ``truncated``,
-            ``refused``, ``empty`` or ``wrong_model``.
+            ``malformed`` (no choice, no finish reason, no believable counts, no usable log-probabilities),
+            ``aborted``, ``truncated``, ``refused``, ``empty`` or ``wrong_model``.
         """
         spent = self._tokens or (0, 0)
         if not self._choice_seen:
@@ -113,6 +126,9 @@ class Assembly:
         if not text.strip():
             raise CallError("empty", "the reply is empty", tokens=spent)
         self._check_usage(settings, text, max_tokens, least_prompt)
+        mean_logprob = self._mean_logprob(spent) if logprobs else None
+        if logprobs and len(self._logprobs) < spent[1] - 1:
+            flags = (*flags, "logprobs_partial")
         return ReaderReply(
             text=text,
             finish_reason="stop",
@@ -120,7 +136,26 @@ class Assembly:
             prompt_tokens=spent[0],
             completion_tokens=spent[1],
             flags=flags,
+            mean_logprob=mean_logprob,
         )
+
+    def _mean_logprob(self, spent: tuple[int, int]) -> float:
+        if not self._logprobs:
+            raise CallError(
+                "malformed",
+                "the reply came without log-probabilities, which were asked for",
+                way_out="ask a server that tells them (vLLM and llama.cpp do), or choose a system that needs none",
+                tokens=spent,
+            )
+        values = [_logprob(value) for value in self._logprobs]
+        if None in values:
+            raise CallError(
+                "malformed",
+                f"the reply holds the log-probability {str(self._logprobs[values.index(None)])[:40]}",
+                way_out="look at the server; log-probabilities are numbers, 0 at most",
+                tokens=spent,
+            )
+        return math.fsum(value for value in values if value is not None) / len(values)
 
     def _spoken(self, settings: ModelSettings) -> tuple[str, tuple[str, ...]]:
         """Text of the reply; with thinking off some servers put all of it into the reasoning field."""
@@ -161,6 +196,12 @@ class Assembly:
 
 def _whole(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _logprob(value: Any) -> float | None:
+    """A log-probability as a number; None for what is none."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return min(float(value), 0.0) if number and _LEAST_LOGPROB <= value <= _ROUNDING else None
 
 
 def _message(error: Any) -> str:

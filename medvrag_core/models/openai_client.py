@@ -213,7 +213,9 @@ class OpenAIChat(ChatModel):
                         if not isinstance(whole, dict):
                             raise CallError("malformed", f"{self.settings.base_url}: the reply is no JSON object")
                         assembly.add(whole)
-            reply = assembly.finished(self.settings, max_tokens=body["max_tokens"], least_prompt=least)
+            reply = assembly.finished(
+                self.settings, max_tokens=body["max_tokens"], least_prompt=least, logprobs=request.logprobs
+            )
             return reply.model_copy(update={"attempts": number})
 
         return attempt
@@ -230,6 +232,8 @@ class OpenAIChat(ChatModel):
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        if request.logprobs:
+            body["logprobs"] = True
         if request.reply_schema is not None:
             held = {"name": request.purpose, "schema": request.reply_schema, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": held}

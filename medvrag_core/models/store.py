@@ -78,7 +78,8 @@ def canonical_request(model: ModelSettings, request: ChatRequest) -> str:
     """All that shapes the reply of a call, as JSON with sorted keys.
 
     Images stand as the digest of their stored file with the size at which they are sent. The address of the server is
-    no part of it, and neither is anything about tries and time limits.
+    no part of it, and neither is anything about tries and time limits. A wish for log-probabilities is named only where
+    there is one: a reply that was stored without them cannot stand for one with them, and older keys stay as they are.
     """
     sampling = {
         "temperature": model.temperature,
@@ -88,7 +89,7 @@ def canonical_request(model: ModelSettings, request: ChatRequest) -> str:
         "seed": model.seed,
         "thinking": model.thinking,
     }
-    content = {
+    content: dict[str, Any] = {
         "model": model.model,
         "revision": model.revision,
         "sampling": sampling,
@@ -99,6 +100,8 @@ def canonical_request(model: ModelSettings, request: ChatRequest) -> str:
             {"role": m.role, "text": m.text, "images": [image_identity(i) for i in m.images]} for m in request.messages
         ],
     }
+    if request.logprobs:
+        content["logprobs"] = True
     return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 

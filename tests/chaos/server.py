@@ -174,13 +174,24 @@ class Handler(BaseHTTPRequestHandler):
             text = "x" * 5_000_000
         elif fault == "whole" or not body.get("stream", True):
             choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+            choice |= self._logprobs(body, fault, text)
             with state.lock:
                 state.finished[key] += 1
             return self._json({"id": "1", "model": model, "choices": [choice], "usage": usage})
-        self._stream(key, fault, text, finish, message, model, usage)
+        self._stream(key, fault, text, finish, message, model, usage, self._logprobs(body, fault, text))
         return None
 
-    def _stream(self, key: str, fault: str, text: Any, finish: str, message: Any, model: str, usage: Any) -> None:
+    def _logprobs(self, body: dict[str, Any], fault: str, text: Any) -> dict[str, Any]:
+        """Tokens of four characters where they were asked for; the last one has the probability 1 / e."""
+        if not body.get("logprobs") or fault == "no_logprobs" or not isinstance(text, str):
+            return {"logprobs": None}
+        steps = [{"token": text[n : n + 4], "logprob": -0.25} for n in range(0, len(text), 4)]
+        steps[-1]["logprob"] = {"nan_logprob": float("nan"), "minus_infinity": -float("inf")}.get(fault, -1.0)
+        return {"logprobs": {"content": steps}}
+
+    def _stream(
+        self, key: str, fault: str, text: Any, finish: str, message: Any, model: str, usage: Any, told: dict[str, Any]
+    ) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
@@ -206,7 +217,10 @@ class Handler(BaseHTTPRequestHandler):
         pieces = [text] if not isinstance(text, str) else [text[: len(text) // 2], text[len(text) // 2 :]]
         for number, piece in enumerate(pieces):
             delta = {"role": "assistant", "content": piece} | (message if number == 0 else {})
-            self._event({"id": "1", "model": model, "choices": [{"index": 0, "delta": delta}]})
+            listed = (told["logprobs"] or {}).get("content", [])
+            half = {"content": listed[: len(listed) // 2] if number == 0 else listed[len(listed) // 2 :]}
+            choice = {"index": 0, "delta": delta, "logprobs": half if listed else None}
+            self._event({"id": "1", "model": model, "choices": [choice]})
             if fault == "cut":
                 return
         self._event({"id": "1", "model": model, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})

@@ -117,6 +117,18 @@ def test_the_server_listens_on_loopback_and_chats_through_the_same_door(server: 
 
 @needs_extra
 @pytest.mark.slow
+def test_the_server_tells_log_probabilities_in_its_stream(server: LocalServer) -> None:
+    model = smollm2(server)
+    schema = {"type": "object", "properties": {"answer": {"enum": ["A", "B"]}}, "required": ["answer"]}
+    request = asks("Answer A or B.").model_copy(update={"reply_schema": schema})
+    assert model.complete(request).mean_logprob is None
+    told = model.complete(request.model_copy(update={"logprobs": True}))
+    assert told.text == model.complete(request).text
+    assert told.mean_logprob is not None and -20 < told.mean_logprob < 0
+
+
+@needs_extra
+@pytest.mark.slow
 def test_the_server_holds_a_reply_to_its_schema_and_counts_tokens(server: LocalServer) -> None:
     model = smollm2(server)
     numbers = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 3}, "minItems": 2, "maxItems": 2}

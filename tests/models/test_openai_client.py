@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
+import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -12,16 +14,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from medvrag_core.errors import InputError, ModelError, SettingsError
 from medvrag_core.models.base import ChatRequest, Message, PageImage
+from medvrag_core.models.completion import Assembly
 from medvrag_core.models.faults import retry_after
 from medvrag_core.models.images import sized
 from medvrag_core.models.limits import CallLimits
 from medvrag_core.models.openai_client import OpenAIChat
 from medvrag_core.models.outcomes import FINAL, PASSING, STOPPING, CallError, RunStopped
 from medvrag_core.models.tokens import EstimatedTokens
+from medvrag_core.records import ReaderReply
 from medvrag_core.settings import CallSettings, ModelSettings
 
 ASK = ChatRequest(purpose="reader", prompt_version="v1", messages=(Message(role="user", text="hello"),))
@@ -195,6 +201,70 @@ def test_bc15_a_reply_in_the_reasoning_field_is_taken_and_flagged(chaos: Any, ch
 def test_counts_can_be_waived(chaos: Any, chat: Make) -> None:
     chaos.control(faults=["no_usage"])
     assert chat(usage=False).complete(ASK).prompt_tokens == 0
+
+
+# --- log-probabilities ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["", "whole"])
+def test_log_probabilities_come_streamed_and_whole(chaos: Any, chat: Make, fault: str) -> None:
+    chaos.control(faults=[fault])
+    reply = chat().complete(ASK.model_copy(update={"logprobs": True}))
+    assert chaos.log()["requests"][-1]["body"]["logprobs"] is True
+    assert reply.text.startswith("<answer>") and len(reply.text) == 18
+    assert reply.mean_logprob == (-0.25 * 4 - 1) / 5, "five tokens of four characters, the last of them -1"
+    assert reply.flags == (), "the mark of the end need not be listed"
+
+
+def test_they_are_not_asked_for_nor_kept_unless_wanted(chaos: Any, chat: Make) -> None:
+    assert chat().complete(ASK).mean_logprob is None
+    assert "logprobs" not in chaos.log()["requests"][-1]["body"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("no_logprobs", "without log-probabilities, which were asked for.*vLLM and llama.cpp"),
+        ("nan_logprob", "the log-probability nan"),
+        ("minus_infinity", "the log-probability -inf"),
+    ],
+)
+def test_a_reply_without_usable_log_probabilities_is_none(chaos: Any, chat: Make, fault: str, words: str) -> None:
+    chaos.control(faults=[fault] * 2)
+    error = fails(chat({"attempts": 2}), ASK.model_copy(update={"logprobs": True}))
+    assert error.kind == "malformed" and re.search(words, str(error))
+    assert error.completion_tokens > 0 and error.attempts == 2
+
+
+@pytest.mark.parametrize("listed", [None, True, "-0.5", 0.5, float("inf"), -(10**400), {}])
+def test_what_is_no_log_probability_is_refused(listed: Any) -> None:
+    with pytest.raises(CallError, match=r"holds the log-probability"):
+        assembled([{"logprob": -0.5}, {"logprob": listed}])
+
+
+@given(st.lists(st.floats(-50, 0), min_size=1, max_size=40), st.data())
+def test_however_a_stream_is_cut_the_mean_is_the_same(values: list[float], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(values)))
+    steps = [{"logprob": value} for value in values]
+    assert assembled(steps[:cut], steps[cut:]).mean_logprob == assembled(steps).mean_logprob
+    assert assembled(steps).mean_logprob == pytest.approx(statistics.fmean(values))
+
+
+def test_tokens_that_are_not_listed_are_told() -> None:
+    steps = [{"logprob": -0.5}] * 4
+    assert assembled(steps, tokens=5).flags == () and assembled(steps, tokens=6).flags == ("logprobs_partial",)
+    assert assembled([{"logprob": 3e-5}], tokens=1).mean_logprob == 0.0, "single precision"
+
+
+def assembled(*chunks: list[dict[str, Any]], tokens: int = 1) -> ReaderReply:
+    """What an assembly makes of a stream whose chunks list these tokens."""
+    assembly = Assembly()
+    for steps in chunks:
+        delta = {"content": "x"}
+        assembly.add({"model": "m", "choices": [{"delta": delta, "logprobs": {"content": steps}}]})
+    assembly.add({"model": "m", "choices": [{"delta": {}, "finish_reason": "stop"}]})
+    assembly.add({"model": "m", "choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": tokens}})
+    return assembly.finished(ModelSettings(model="m"), max_tokens=99, logprobs=True)
 
 
 def test_images_that_a_server_dropped_are_noticed(chaos: Any, chat: Make, tmp_path: Any) -> None:

@@ -81,12 +81,18 @@ def test_whatever_shapes_a_reply_shapes_its_key(field: str, value: Any) -> None:
         {"prompt_version": "v2"},
         {"max_tokens": 5},
         {"reply_schema": {"type": "object"}},
+        {"logprobs": True},
         {"messages": (Message(role="system", text="hello"),)},
         {"messages": (Message(role="user", text="hello "),)},
     ],
 )
 def test_the_request_shapes_the_key(change: dict[str, Any]) -> None:
     assert canonical_request(MODEL, ASK) != canonical_request(MODEL, ASK.model_copy(update=change))
+
+
+def test_keys_of_calls_made_before_log_probabilities_stay() -> None:
+    """A published call store must still be found by its keys."""
+    assert call_key(canonical_request(MODEL, ASK)) == "a23842398fd560ed3028e6d955dff06495670efa3e01e3edac15e5a7dfeaccdb"
 
 
 def test_every_other_setting_leaves_the_key_alone() -> None:
