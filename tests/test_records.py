@@ -14,16 +14,19 @@ def test_records_round_trip() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"page_id": "a", "score": 1.0}', "field 'rank' is missing"),
-        ('{"page_id": "a", "score": "x", "rank": 1}', "field 'score'"),
-        ('{"page_id": "a", "score": 1.0, "rank": 1, "extra": 1}', "unknown field 'extra'"),
+        ('{"hits": [{"page_id": "a", "score": 1.0}]}', "field 'hits.0.rank' is missing"),
+        ('{"hits": [{"page_id": "a", "score": "x", "rank": 1}]}', "field 'hits.0.score'"),
+        ('{"hits": [{"page_id": "a", "score": 1.0, "rank": 1, "extra": 1}]}', "unknown field 'hits.0.extra'"),
+        ('{"hits": [["a", 1.0, 1]]}', "field 'hits.0'"),
+        ('{"hits": [], "extra": 1}', "unknown field 'extra'"),
+        ("{}", "field 'hits' is missing"),
         ("{", "the whole record"),
         ("[]", "the whole record: must be a mapping of fields"),
     ],
 )
 def test_bad_records_name_source_and_field(text: str, words: str) -> None:
     with pytest.raises(InputError, match=f"hits.json: .*{words}"):
-        Hit.from_json(text, source="hits.json")
+        SearchResult.from_json(text, source="hits.json")
 
 
 def test_records_are_frozen() -> None:

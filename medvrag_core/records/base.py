@@ -33,7 +33,7 @@ def describe_validation_error(error: ValidationError) -> str:
     """The first fault of a pydantic error in plain words, with the path of the field."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"unknown field '{field}'"
     if first["type"] == "missing":
         return f"field '{field}' is missing"
