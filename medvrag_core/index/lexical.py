@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 from bm25s.stopwords import STOPWORDS_EN
+from numpy.typing import NDArray
 
-from medvrag_core.index.ranking import ranked_hits
+from medvrag_core.index.ranking import ranked_among
 from medvrag_core.records import Hit
 
 _HYPHENS = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d", "-") | {"\u00ad": "", "™": " "})
@@ -119,6 +120,6 @@ class Bm25Index:
             return np.zeros(len(self.page_ids), dtype=np.float32)
         return np.asarray(self._bm25.get_scores(words), dtype=np.float32)
 
-    def search(self, text: str, k: int) -> tuple[Hit, ...]:
-        """The ``k`` best pages, equal scores in order of page id."""
-        return ranked_hits(self.page_ids, self.scores(text), k)
+    def search(self, text: str, k: int, among: NDArray[np.int64] | None = None) -> tuple[Hit, ...]:
+        """The ``k`` best pages, equal scores in order of page id; ``among`` are the places of those that count."""
+        return ranked_among(self.page_ids, self.scores(text), k, among)

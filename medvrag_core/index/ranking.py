@@ -61,3 +61,17 @@ def ranked_hits(
     return tuple(
         Hit(page_id=str(ids[i]), score=float(scores[best[i]]), rank=rank) for rank, i in enumerate(order, start=1)
     )
+
+
+def ranked_among(
+    page_ids: Sequence[str] | NDArray[np.str_],
+    scores: NDArray[np.float32],
+    k: int,
+    among: NDArray[np.int64] | None,
+) -> tuple[Hit, ...]:
+    """As :func:`ranked_hits` of all pages, but those whose places are not in ``among`` are left out; None: none is.
+
+    >>> [h.page_id for h in ranked_among(["b", "a", "c"], np.array([1, 1, 2], dtype=np.float32), 2, np.array([0, 1]))]
+    ['a', 'b']
+    """
+    return ranked_hits(page_ids, scores if among is None else scores[among], k, places=among)

@@ -31,24 +31,32 @@ class ChunkScorer(ABC):
     def scores(self, query: str, chunk_ids: Sequence[str]) -> NDArray[np.float32]:
         """One score a chunk, higher is better, float32, shape (len(chunk_ids),)."""
 
+    @abstractmethod
+    def text_scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As :meth:`scores`, for texts that need not be in the corpus and have no title."""
+
 
 class RerankedChunks(ChunkSearch):
     """The ``depth`` best chunks of a search, in the order of a scorer.
 
     The others are left out: their scores are on another scale, which the filter would take for the same one.
+
+    Attributes
+    ----------
+    scorer : as it was given
     """
 
     def __init__(self, first: ChunkSearch, scorer: ChunkScorer, depth: int) -> None:
         self._first = first
-        self._scorer = scorer
+        self.scorer = scorer
         self._depth = depth
 
-    def search(self, query: str, k: int) -> SearchResult:
+    def search(self, query: str, k: int, among: NDArray[np.int64] | None = None) -> SearchResult:
         """See :class:`ChunkSearch`; the steps of the first search, then ``rerank``."""
-        found = self._first.search(query, max(k, self._depth))
+        found = self._first.search(query, max(k, self._depth), among)
         start = time.perf_counter()
         ids = [hit.page_id for hit in found.hits[: self._depth]]
-        hits = ranked_hits(np.array(ids), self._scorer.scores(query, ids), k) if ids else ()
+        hits = ranked_hits(np.array(ids), self.scorer.scores(query, ids), k) if ids else ()
         took = StageTime(step="rerank", seconds=time.perf_counter() - start)
         return SearchResult(hits=hits, times=(*found.times, took))
 
@@ -63,7 +71,11 @@ class CrossEncoded(ChunkScorer):
     def scores(self, query: str, chunk_ids: Sequence[str]) -> NDArray[np.float32]:
         """See :class:`ChunkScorer`."""
         chunks = [self._chunks[chunk_id] for chunk_id in chunk_ids]
-        return self._encoder.scores(query, [f"{c.title}. {c.text}" if c.title else c.text for c in chunks])
+        return self.text_scores(query, [f"{c.title}. {c.text}" if c.title else c.text for c in chunks])
+
+    def text_scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """See :class:`ChunkScorer`."""
+        return self._encoder.scores(query, texts)
 
 
 class LateInteraction(ChunkScorer):
@@ -85,7 +97,16 @@ class LateInteraction(ChunkScorer):
     def scores(self, query: str, chunk_ids: Sequence[str]) -> NDArray[np.float32]:
         """See :class:`ChunkScorer`."""
         rows = np.array([self._row_of[chunk_id] for chunk_id in chunk_ids], dtype=np.int64)
-        vectors, offsets = gather_pages(self._store.vectors, self._store.offsets, rows)
+        return self._scored(query, *gather_pages(self._store.vectors, self._store.offsets, rows))
+
+    def text_scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """See :class:`ChunkScorer`; each text is encoded as a chunk is."""
+        made = [TextChunk(chunk_id=f"text#{n}", page_id="text", text=text) for n, text in enumerate(texts)]
+        vectors = [page.vectors for page in self._encoder.encode_pages(map(_as_page, made))]
+        offsets = np.cumsum([0, *map(len, vectors)], dtype=np.int64)
+        return self._scored(query, np.concatenate(vectors), offsets)
+
+    def _scored(self, query: str, vectors: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
         return score_pages(self._encoder.encode_query(query), vectors, offsets, backward=self._backward)
 
 

@@ -15,7 +15,7 @@ from medvrag_core.corpus.chunks import TextChunk, chunks_digest
 from medvrag_core.encoders.text import TextEncoder
 from medvrag_core.errors import MismatchError, NotBuiltError
 from medvrag_core.index.chunk_search import ChunkSearch
-from medvrag_core.index.ranking import ranked_hits
+from medvrag_core.index.ranking import ranked_among
 from medvrag_core.records import Record, SearchResult, StageTime
 from medvrag_core.runs.publish import sha256_of, whole_file, whole_folder, write_text
 
@@ -46,12 +46,13 @@ class TextIndex(ChunkSearch):
         self._vectors = vectors
         self._encoder = encoder
 
-    def search(self, query: str, k: int) -> SearchResult:
+    def search(self, query: str, k: int, among: NDArray[np.int64] | None = None) -> SearchResult:
         """See :class:`ChunkSearch`; the steps are ``encode_query`` and ``exact``."""
         start = time.perf_counter()
         vector = self._encoder.encode_query(query)
         encoded = time.perf_counter()
-        hits = ranked_hits(self._ids, (self._vectors @ vector).astype(np.float32), k) if len(self._ids) else ()
+        scores = (self._vectors @ vector).astype(np.float32) if len(self._ids) else np.zeros(0, dtype=np.float32)
+        hits = ranked_among(self._ids, scores, k, among)
         done = time.perf_counter()
         return SearchResult(
             hits=hits,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from medvrag_core.corpus.chunks import TextChunk
 from medvrag_core.encoders.embedded import EmbeddedEncoder
@@ -61,7 +62,7 @@ class Fixed(ChunkSearch):
     def __init__(self, ids: Sequence[str]) -> None:
         self.ids = ids
 
-    def search(self, query: str, k: int) -> SearchResult:
+    def search(self, query: str, k: int, among: NDArray[np.int64] | None = None) -> SearchResult:
         hits = tuple(Hit(page_id=i, score=1 / r, rank=r) for r, i in enumerate(self.ids[:k], start=1))
         return SearchResult(hits=hits, times=(StageTime(step="fixed", seconds=0.5),))
 
@@ -71,6 +72,9 @@ class Lengths(ChunkScorer):
 
     def scores(self, query: str, chunk_ids: Sequence[str]) -> np.ndarray:
         return np.array([len(i) for i in chunk_ids], dtype=np.float32)
+
+    def text_scores(self, query: str, texts: Sequence[str]) -> np.ndarray:
+        return self.scores(query, texts)
 
 
 def ids(result: SearchResult) -> list[str]:
@@ -259,3 +263,9 @@ class TestLateInteraction:
 
     def test_bc25_it_scores_the_same_after_opening_again(self, late: Late) -> None:
         assert np.array_equal(late().scores("gout", NAMES), late().scores("gout", NAMES))
+
+    def test_a_text_scores_as_the_chunk_of_the_same_words(self, late: Late) -> None:
+        scorer = late()
+        wanted = scorer.scores("urate in gout", NAMES)
+        assert np.allclose(scorer.text_scores("urate in gout", list(TEXTS.values())), wanted, atol=2e-3), "float16"
+        assert np.ptp(wanted) > 0.1
