@@ -1,4 +1,6 @@
-"""BGE, MedCPT and cross-encoders on transformers. They need the extra ``gpu``, though a CPU runs them too, slowly.
+"""BGE, MedCPT, Contriever, SPECTER and cross-encoders on transformers.
+
+They need the extra ``gpu``, though a CPU runs them too, slowly.
 
 Weights are data: no code that lies beside them is run. Nothing here was run on a GPU yet; tests run these classes
 on tiny models of random weights.
@@ -38,34 +40,43 @@ class Recipe:
     ----------
     query_prefix : stands before every query and before no passage
     query_tokens : longest query; a passage may have 512
-    titles : passages are pairs of title and text
-    unit : vectors are scaled to length 1; else their length has a say in the dot product
+    titles : how the title goes with the text of a passage: not at all; as the first of a pair; joined to it by the
+        separator token; or as a sentence before it. A text without a title stands alone, but in a pair
+    nearest : how vectors are compared: ``cosine``, the ``dot`` product, or ``distance`` (Euclidean, the least is best)
+    pooling : the last hidden state of [CLS], or the mean over all tokens
     """
 
     query_prefix: str
     query_tokens: int
-    titles: bool
-    unit: bool
+    titles: Literal["none", "pair", "separated", "sentence"]
+    nearest: Literal["cosine", "dot", "distance"]
+    pooling: Literal["cls", "mean"] = "cls"
 
 
 RECIPES: dict[str, Recipe] = {
-    "bge": Recipe("Represent this sentence for searching relevant passages: ", 512, titles=False, unit=True),
-    "medcpt": Recipe("", 64, titles=True, unit=False),
+    "bge": Recipe("Represent this sentence for searching relevant passages: ", 512, "none", "cosine"),
+    "medcpt": Recipe("", 64, "pair", "dot"),
+    "contriever": Recipe("", 512, "sentence", "dot", "mean"),
+    "specter": Recipe("", 512, "separated", "distance"),
 }
 """From the model cards of BAAI/bge-large-en-v1.5 (the paper's text baseline), and of ncbi/MedCPT-Query-Encoder and
-ncbi/MedCPT-Article-Encoder. Both take the last hidden state of [CLS]."""
+ncbi/MedCPT-Article-Encoder; the other two as MedRAG uses facebook/contriever and allenai/specter (``src/utils.py``)."""
 
 
 class TransformerTextEncoder(TextEncoder):
-    """One [CLS] vector a text, under the recipe of ``settings.encoder``; weights are opened on first use."""
+    """One vector a text, under the recipe of ``settings.encoder``; weights are opened on first use.
+
+    Where the recipe ranks by distance, vectors have one number more, so that the dot product ranks all the same: for a
+    query q and a passage p, (q, 1)·(p, -|p|²/2) = (|q|² - |q - p|²) / 2.
+    """
 
     def __init__(self, settings: TextSettings) -> None:
         self._name = settings.encoder
         self._recipe = RECIPES[settings.encoder]
         self._device = settings.device
         self._query_weights = settings.model
-        # The recipe with titles is the one whose passages have an encoder of their own.
-        self._passage_weights = settings.passage_model if self._recipe.titles else settings.model
+        # The recipe of pairs is the one whose passages have an encoder of their own.
+        self._passage_weights = settings.passage_model if self._recipe.titles == "pair" else settings.model
 
     @property
     def fingerprint(self) -> str:
@@ -74,17 +85,32 @@ class TransformerTextEncoder(TextEncoder):
 
     def encode_passages(self, texts: Sequence[str], titles: Sequence[str] = ()) -> NDArray[np.float32]:
         """See :class:`TextEncoder`."""
-        columns = [titles or [""] * len(texts), texts] if self._recipe.titles else [texts]
-        rows, cut = self._encode(self._passage_model, columns, _PASSAGE_TOKENS)
+        rows, cut = self._encode(
+            self._passage_model, self._columns(texts, titles or [""] * len(texts)), _PASSAGE_TOKENS
+        )
         self.passages_cut += cut
-        return rows
+        if self._recipe.nearest != "distance":
+            return rows
+        halves = -0.5 * np.square(rows).sum(axis=1, keepdims=True, dtype=np.float32)
+        return np.concatenate([rows, halves], axis=1)
 
     def encode_query(self, text: str) -> NDArray[np.float32]:
         """See :class:`TextEncoder`."""
         prefixed = [self._recipe.query_prefix + text]
         rows, _ = self._encode(self._query_model, [prefixed], self._recipe.query_tokens)
         vector: NDArray[np.float32] = rows[0]
-        return vector
+        return np.append(vector, np.float32(1.0)) if self._recipe.nearest == "distance" else vector
+
+    def _columns(self, texts: Sequence[str], titles: Sequence[str]) -> list[Sequence[str]]:
+        if self._recipe.titles == "pair":
+            return [titles, texts]
+        if self._recipe.titles == "none":
+            return [texts]
+        joined = self._joined_by_separator if self._recipe.titles == "separated" else _as_sentence
+        return [[joined(title, text) if title else text for title, text in zip(titles, texts, strict=True)]]
+
+    def _joined_by_separator(self, title: str, text: str) -> str:
+        return f"{title}{self._passage_model.tokenizer.sep_token}{text}"
 
     @cached_property
     def _weights_told(self) -> str:
@@ -101,8 +127,8 @@ class TransformerTextEncoder(TextEncoder):
         return open_pretrained("AutoModel", self._passage_weights, self._device, field="text.passage_model")
 
     def _encode(self, opened: Pretrained, columns: list[Sequence[str]], tokens: int) -> tuple[NDArray[np.float32], int]:
-        rows, cut = opened.run(columns, tokens, lambda output: output.last_hidden_state[:, 0])
-        return (unit_rows(rows) if self._recipe.unit else rows), cut
+        rows, cut = opened.run(columns, tokens, _mean_of_tokens if self._recipe.pooling == "mean" else _first_token)
+        return (unit_rows(rows) if self._recipe.nearest == "cosine" else rows), cut
 
 
 class CrossEncoder:
@@ -125,7 +151,7 @@ class CrossEncoder:
     def scores(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
         """One score a passage, higher is better, float32, shape (len(passages),); pairs are cut at 512 tokens."""
         columns = [[query] * len(passages), passages]
-        rows, cut = self._model.run(columns, _PASSAGE_TOKENS, lambda output: output.logits)
+        rows, cut = self._model.run(columns, _PASSAGE_TOKENS, lambda output, mask: output.logits)
         if cut and not self._told:
             self._told = True
             log.warning(
@@ -162,7 +188,7 @@ class Pretrained:
     device: str
 
     def run(
-        self, columns: Sequence[Sequence[str]], tokens: int, pick: Callable[[Any], Any]
+        self, columns: Sequence[Sequence[str]], tokens: int, pick: Callable[[Any, Any], Any]
     ) -> tuple[NDArray[np.float32], int]:
         """Rows that ``pick`` takes from the output, float32, shape (n, d), computed 32 texts (or pairs) at once.
 
@@ -172,7 +198,7 @@ class Pretrained:
         ----------
         columns : one list of n texts, or two for pairs
         tokens : longer texts are cut, in a pair the longer one first
-        pick : from the output of the model to a tensor of shape (batch, d)
+        pick : from the output of the model and the attention mask to a tensor of shape (batch, d)
 
         Raises
         ------
@@ -185,7 +211,8 @@ class Pretrained:
             given = self.tokenizer(*batch, padding=True, truncation=True, max_length=tokens, return_tensors="pt")
             cut += sum(bool(encoding.overflowing) for encoding in given.encodings)
             with torch.inference_mode():
-                parts.append(pick(self.model(**given.to(self.device))).float().cpu().numpy())
+                placed = given.to(self.device)
+                parts.append(pick(self.model(**placed), placed["attention_mask"]).float().cpu().numpy())
         if not parts:
             return np.zeros((0, self.model.config.hidden_size), dtype=np.float32), 0
         rows: NDArray[np.float32] = np.concatenate(parts)
@@ -237,6 +264,25 @@ def open_pretrained(
         raise SettingsError(
             f"text.device: '{device}' cannot be used ({str(error).strip().splitlines()[0]})", way_out="set it to cpu"
         ) from None
+
+
+def _first_token(output: Any, mask: Any) -> Any:
+    return output.last_hidden_state[:, 0]
+
+
+def _mean_of_tokens(output: Any, mask: Any) -> Any:
+    """Mean over the tokens of each text, the padding left out."""
+    weights = mask[..., None].to(output.last_hidden_state.dtype)
+    return (output.last_hidden_state * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+def _as_sentence(title: str, text: str) -> str:
+    """Title and text as MedRAG gives them to Contriever.
+
+    >>> _as_sentence("Is gout treated?", "Yes.")
+    'Is gout treated? Yes.'
+    """
+    return f"{title}. {text}".replace("..", ".").replace("?.", "?")
 
 
 def _told(weights: str) -> str:

@@ -52,9 +52,9 @@ def make_chunk_search(
         told = repr((encoder, chunks_digest(every)))
         return folder / f"{kind}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
-    def by_vectors() -> ChunkSearch:
-        encoder = make_text_encoder(text)
-        there = place(text.encoder, encoder.fingerprint)
+    def by_vectors(own: TextSettings) -> ChunkSearch:
+        encoder = make_text_encoder(own)
+        there = place(own.encoder, encoder.fingerprint)
         return ensure_text_index(every, encoder, there, corpus_fingerprint=corpus_fingerprint)
 
     def scorer() -> ChunkScorer:
@@ -73,8 +73,7 @@ def make_chunk_search(
     parts: list[ChunkSearch] = []
     if text.retriever in ("bm25", "fused"):
         parts.append(Bm25Chunks(every, stemming=text.bm25_stemming))
-    if text.retriever in ("dense", "fused"):
-        parts.append(by_vectors())
+    parts += map(by_vectors, _dense(text))
     first = parts[0] if len(parts) == 1 else FusedChunks(parts, text.rrf_constant)
     return first if text.reranker == "none" else RerankedChunks(first, scorer(), text.rerank_depth)
 
@@ -87,10 +86,18 @@ def text_fingerprint(text: TextSettings) -> str:
     >>> text_fingerprint(TextSettings(retriever="bm25"))
     ''
     """
-    told = [make_text_encoder(text).fingerprint] if text.retriever != "bm25" else []
+    told = [make_text_encoder(own).fingerprint for own in _dense(text)]
     if text.reranker == "cross_encoder":
         told.append(_cross_encoder(text).fingerprint)
     return " ".join(told)
+
+
+def _dense(text: TextSettings) -> list[TextSettings]:
+    """The settings of every dense encoder that takes part, each as if it were the only one."""
+    if text.retriever == "bm25":
+        return []
+    others = text.fused_with if text.retriever == "fused" else ()
+    return [text, *(text.model_copy(update={"encoder": name, "model": weights}) for name, weights in others)]
 
 
 def _cross_encoder(text: TextSettings) -> CrossEncoder:

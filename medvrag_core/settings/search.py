@@ -52,6 +52,8 @@ class FilterSettings(StageSettings):
     keep: int = Field(100, ge=1, description="N2, pages left after the reduce call")
 
 
+PlainEncoder = Literal["bge", "contriever", "specter"]
+"""Text encoders that are one set of weights, for queries and passages alike."""
 PageTextPolicy = Literal["reading_order", "adjacent_merging", "layout_preserving"]
 
 
@@ -59,12 +61,15 @@ class TextSettings(StageSettings):
     """The text-chunk arms: what ranks the chunks, and how many of them a reader gets."""
 
     retriever: Literal["dense", "bm25", "fused"] = Field(
-        "dense", description="fused: reciprocal rank fusion of bm25 and dense"
+        "dense", description="fused: reciprocal rank fusion of bm25, dense and `fused_with`"
+    )
+    fused_with: tuple[tuple[PlainEncoder, str], ...] = Field(
+        (), exclude_if=lambda pairs: not pairs, description="fused: further dense encoders, each with its weights"
     )
     rrf_constant: int = Field(60, ge=0, description="of the fusion: sum of 1 / (constant + rank); MedRAG has 100")
     bm25_stemming: bool = Field(True, description="bm25 cuts English endings, in chunks and queries")
-    encoder: Literal["embedded", "bge", "medcpt"] = Field("embedded", description="of the dense retriever")
-    model: str = Field("all-MiniLM-L6-v2", description="its weights; bge, medcpt: hub id, id@revision or folder")
+    encoder: Literal["embedded", "medcpt"] | PlainEncoder = Field("embedded", description="of the dense retriever")
+    model: str = Field("all-MiniLM-L6-v2", description="its weights: hub id, id@revision or folder; embedded: its own")
     passage_model: str = Field("", description="weights of medcpt's article encoder; `model` encodes its queries")
     reranker: Literal["none", "embedded", "cross_encoder"] = Field(
         "none", description="embedded: late interaction of query and chunk in the vectors of the embedded page encoder"
@@ -73,7 +78,7 @@ class TextSettings(StageSettings):
     rerank_depth: int = Field(
         100, ge=1, description="best chunks of the retriever that are ranked anew; no other stays"
     )
-    device: str = Field("cpu", description="of bge, medcpt and the cross_encoder")
+    device: str = Field("cpu", description="of all encoders but embedded, and of the cross_encoder")
     page_text: PageTextPolicy = Field(
         "reading_order", description="what chunks are cut from; the other two are VisRAG's policies for OCR"
     )

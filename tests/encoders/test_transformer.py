@@ -1,4 +1,4 @@
-"""BGE, MedCPT and cross-encoders: recipes everywhere, the real classes on tiny random models on the GPU path."""
+"""Text encoders and cross-encoders: recipes everywhere, the real classes on tiny random models on the GPU path."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from medvrag_core.settings import TextSettings
 HERE = find_spec("torch") is not None and find_spec("transformers") is not None
 BGE = TextSettings(encoder="bge", model="q")
 MEDCPT = TextSettings(encoder="medcpt", model="q", passage_model="a")
+CONTRIEVER = TextSettings(encoder="contriever", model="q")
+SPECTER = TextSettings(encoder="specter", model="q")
 PREFIX = "Represent this sentence for searching relevant passages: "
 PASSAGES = [f"{WORDS[k:]} {'gout ' * (7 * k % 5)}" for k in range(40)]
 TITLES = ["gout" if k % 2 else "" for k in range(40)]
@@ -41,6 +43,7 @@ def test_the_fingerprint_tells_weights_of_both_sides_and_nothing_else() -> None:
     assert fingerprint(BGE, model="other") != fingerprint(BGE) != fingerprint(MEDCPT)
     assert fingerprint(MEDCPT, passage_model="other") != fingerprint(MEDCPT) != fingerprint(MEDCPT, model="other")
     assert fingerprint(BGE, device="cuda:0", chunk_tokens=9, passage_model="unused") == fingerprint(BGE)
+    assert len({fingerprint(settings) for settings in (BGE, CONTRIEVER, SPECTER)}) == 3
     scorers = [CrossEncoder(TextSettings(rerank_model=name, device=d)) for name, d in ("ab", "ac", "bb")]
     assert scorers[0].fingerprint == scorers[1].fingerprint != scorers[2].fingerprint
 
@@ -118,7 +121,17 @@ def medcpt(berts: dict[str, str]) -> Any:
     return make_text_encoder(MEDCPT.model_copy(update={"model": berts["query"], "passage_model": berts["article"]}))
 
 
-def by_card(name: str, *columns: list[str], tokens: int = 512) -> NDArray[np.float32]:
+@pytest.fixture
+def contriever(berts: dict[str, str]) -> Any:
+    return make_text_encoder(CONTRIEVER.model_copy(update={"model": berts["query"]}))
+
+
+@pytest.fixture
+def specter(berts: dict[str, str]) -> Any:
+    return make_text_encoder(SPECTER.model_copy(update={"model": berts["query"]}))
+
+
+def by_card(name: str, *columns: list[str], tokens: int = 512, pooling: str = "cls") -> NDArray[np.float32]:
     """The lines of the model cards, one text at a time, so that nothing is padded."""
     import torch
     from transformers import AutoModel, AutoTokenizer
@@ -128,7 +141,8 @@ def by_card(name: str, *columns: list[str], tokens: int = 512) -> NDArray[np.flo
     with torch.no_grad():
         for texts in zip(*columns, strict=True):
             given = tokenizer(*texts, truncation=True, return_tensors="pt", max_length=tokens)
-            rows.append(model(**given).last_hidden_state[0, 0].numpy())
+            states = model(**given).last_hidden_state[0]
+            rows.append((states[0] if pooling == "cls" else states.mean(dim=0)).numpy())
     return np.stack(rows)
 
 
@@ -173,6 +187,29 @@ def test_bc29_medcpt_reads_titles_and_its_sides_have_encoders_of_their_own(medcp
     assert_same(medcpt.encode_query(QUERY)[None], by_card(berts["query"], [QUERY]))
     assert np.allclose(titled[0], untitled[0], atol=1e-5), "the first has no title"
     assert not np.allclose(titled[1], untitled[1], atol=1e-3)
+
+
+@pytest.mark.gpu_path
+def test_contriever_is_the_mean_over_tokens_and_titles_are_sentences(contriever: Any, berts: dict[str, str]) -> None:
+    titles = ["which drug?", "gout .", "", *["urate"] * 37]
+    told = [f"{title}. {text}" if title else text for title, text in zip(titles, PASSAGES, strict=True)]
+    told[0], told[1] = f"which drug? {PASSAGES[0]}", f"gout .. {PASSAGES[1]}".replace("..", ".")
+    assert_same(contriever.encode_passages(PASSAGES, titles), by_card(berts["query"], told, pooling="mean"))
+    assert_same(contriever.encode_query(QUERY)[None], by_card(berts["query"], [QUERY], pooling="mean"))
+    assert not np.allclose(contriever.encode_query(QUERY), by_card(berts["query"], [QUERY])[0], atol=1e-3)
+
+
+@pytest.mark.gpu_path
+def test_specter_ranks_by_distance_with_the_title_before_a_separator(specter: Any, berts: dict[str, str]) -> None:
+    told = [f"{title}[SEP]{text}" if title else text for title, text in zip(TITLES, PASSAGES, strict=True)]
+    passages, query = by_card(berts["query"], told), by_card(berts["query"], [QUERY])[0]
+    made, asked = specter.encode_passages(PASSAGES, TITLES), specter.encode_query(QUERY)
+    assert_same(made[:, :-1], passages)
+    distances = np.square(passages - query).sum(axis=1)
+    assert np.allclose(made @ asked, 0.5 * (np.square(query).sum() - distances), atol=1e-3)
+    spread = np.sort(distances)
+    assert np.diff(spread).max() > 0.01, "distances tell passages apart"
+    assert (made @ asked).argmax() == distances.argmin() != (passages @ query).argmax(), "the dot product would not do"
 
 
 @pytest.mark.gpu_path

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from medvrag_core.corpus.chunks import TextChunk
+from medvrag_core.encoders.text import TextEncoder
 from medvrag_core.errors import MedvragError, SettingsError
+from medvrag_core.index import text_factory
 from medvrag_core.index.chunk_search import ChunkSearch
 from medvrag_core.index.text_factory import make_chunk_search, text_fingerprint
 from medvrag_core.profiles.load import load_profile
@@ -20,6 +24,30 @@ TEXTS = {
     "asthma#p1#c1": "Inhaled steroids cause oral candidiasis, so patients rinse the mouth.",
 }
 CHUNKS = {name: TextChunk(chunk_id=name, page_id=name[:-3], text=text) for name, text in TEXTS.items()}
+
+
+class Favors(TextEncoder):
+    """Ranks the chunk that it is named for first, and the others by id, the last in front."""
+
+    def __init__(self, name: str, chunk: str) -> None:
+        self.name, self.chunk = name, chunk
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self.name} {self.chunk}"
+
+    def encode_passages(self, texts: Sequence[str], titles: Sequence[str] = ()) -> np.ndarray:
+        order = {text: place for place, text in enumerate(sorted(TEXTS.values(), key=by_id), start=1)}
+        return np.array(
+            [[9.0 if text == TEXTS[self.chunk] else float(order[text])] for text in texts], dtype=np.float32
+        )
+
+    def encode_query(self, text: str) -> np.ndarray:
+        return np.ones(1, dtype=np.float32)
+
+
+def by_id(text: str) -> str:
+    return next(name for name, known in TEXTS.items() if known == text)
 
 
 def search(
@@ -47,6 +75,23 @@ def test_every_search_finds_the_chunk_and_times_its_steps(
     assert [time.step for time in found.times] == steps
     assert all(time.seconds >= 0 for time in found.times)
     assert search(tmp_path, **settings).search("What prevents oral candidiasis from steroids?", 2).hits == found.hits
+
+
+def test_more_than_two_rankings_are_fused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As MedRAG's RRF-4 does, with stand-ins for the encoders: BM25 and each dense ranking have one vote."""
+    monkeypatch.setattr(text_factory, "make_text_encoder", lambda own: Favors(own.encoder, own.model))
+    ids = list(TEXTS)
+    votes = {"model": ids[0], "fused_with": [["contriever", ids[1]], ["specter", ids[1]]]}
+    found = search(tmp_path, retriever="fused", rrf_constant=100, **votes).search("gout", 3)
+    assert [time.step for time in found.times] == ["bm25", *["encode_query", "exact"] * 3, "fuse"]
+    assert {path.name.partition("-")[0] for path in tmp_path.iterdir()} == {"embedded", "contriever", "specter"}
+    by_hand = dict.fromkeys(ids, 0.0)
+    for ranking in ([0], [0, 1, 2], [1, 0, 2], [1, 0, 2]):
+        for rank, chunk in enumerate(ranking, start=1):
+            by_hand[ids[chunk]] += 1 / (100 + rank)
+    assert {hit.page_id: hit.score for hit in found.hits} == pytest.approx(by_hand)
+    alone = search(tmp_path / "alone", retriever="dense", **votes).search("gout", 3)
+    assert [time.step for time in alone.times] == ["encode_query", "exact"], "they take part in a fusion alone"
 
 
 def test_the_depth_of_the_reranker_is_the_length_of_the_list(tmp_path: Path) -> None:
@@ -89,4 +134,9 @@ def test_the_fingerprint_tells_what_is_in_use() -> None:
     assert text_fingerprint(TextSettings(retriever="bm25", **bge)) == ""
     reranked = TextSettings(reranker="cross_encoder", rerank_model="m", **bge)
     assert text_fingerprint(reranked).startswith(text_fingerprint(TextSettings(**bge)))
+    fused = {"retriever": "fused", "fused_with": [["specter", "s"]], **bge}
+    assert "specter" in text_fingerprint(TextSettings(**fused)) and "specter" not in text_fingerprint(
+        TextSettings(**bge)
+    )
+    assert text_fingerprint(TextSettings(**fused)) != text_fingerprint(TextSettings(**fused | {"fused_with": []}))
     assert text_fingerprint(reranked) != text_fingerprint(reranked.model_copy(update={"rerank_model": "n"}))

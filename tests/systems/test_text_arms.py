@@ -129,7 +129,7 @@ def test_bc28_the_prefix_is_part_of_the_arms_fingerprint(
         return answering_fingerprint(name, set_up(name, resources, made_questions)[0])
 
     before = {name: fingerprint(name, resources) for name in ("text_bge", "text_bm25", "page_single", "medvrag")}
-    changed = transformer.Recipe("Query: ", 512, titles=False, unit=True)
+    changed = transformer.Recipe("Query: ", 512, "none", "cosine")
     monkeypatch.setitem(transformer.RECIPES, "bge", changed)
     after = {name: fingerprint(name, resources) for name in before}
     assert {name for name in before if before[name] != after[name]} == {"text_bge"}
