@@ -27,6 +27,7 @@ class Collection:
     ----------
     home : folder with ``rows.f16`` (the rows of all pages, one after another), ``offsets.npy``, and a store of the same
     queries, targets : rows of each query, and the page that it was made from
+    seed : of the maker
     exact : number of ways to float32 scores of shape (queries, pages)
     """
 
@@ -34,6 +35,7 @@ class Collection:
     queries: tuple[Floats, ...]
     targets: tuple[int, ...]
     exact: dict[int, Floats]
+    seed: int = 0
 
     @property
     def pages(self) -> int:
@@ -82,7 +84,7 @@ def collect(work: Path, maker: PageMaker, pages: int, queries: int, query_rows: 
     every = tuple(np.resize(query.rows, (query_rows or len(query.rows), DIM)) for query in asked)
     np.savez(home / "queries.npz", sizes=[len(rows) for rows in every], rows=np.concatenate(every))
     forward, both = _exact(home, every)
-    return Collection(home, every, tuple(query.target for query in asked), {1: forward, 2: both})
+    return Collection(home, every, tuple(query.target for query in asked), {1: forward, 2: both}, maker.seed)
 
 
 def _exact(home: Path, queries: tuple[Floats, ...]) -> tuple[Floats, Floats]:

@@ -37,6 +37,7 @@ class Engine(ABC):
     folder : where it may write
     threads : that it may use
     lib : the module
+    settings : numbers that were chosen for it, to be told with its figures
     """
 
     name: str
@@ -55,6 +56,7 @@ class Engine(ABC):
 
     def __init__(self, folder: Path, threads: int) -> None:
         self.folder, self.threads = folder, threads
+        self.settings: dict[str, float] = {}
         self.lib: Any = importlib.import_module(self.module)
 
     @abstractmethod

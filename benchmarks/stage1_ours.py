@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from page_vectors import DIM, page_id
+from page_vectors import DIM, PageMaker, page_id
 from stage1_engines import Engine, Floats, Halves, Offsets, best
 
 from medvrag_core.encoders.vectors import VectorStore
@@ -17,7 +17,11 @@ from medvrag_core.index.build import build_index, open_index
 from medvrag_core.index.coded_pages import CodedPages
 from medvrag_core.index.manifest import read_manifest
 from medvrag_core.index.segments import open_segment
+from medvrag_core.index.tune import Tuning, tune
 from medvrag_core.settings import IndexSettings
+
+_OTHERS, _TUNED_ON, _WANTED = 1_000_000, 40, 0.99
+"""Number of the first query to tune on, how many there are, and the recall that is wanted."""
 
 
 class Ours(Engine):
@@ -32,9 +36,9 @@ class Ours(Engine):
 
     def __init__(self, folder: Path, threads: int) -> None:
         super().__init__(folder, threads)
-        told = json.loads((folder / "ours.json").read_text(encoding="utf-8"))
-        self._vectors = Path(told["store"])
-        self._settings = IndexSettings(**{**told["changed"], "mode": self.mode, "threads": threads})
+        self._told = json.loads((folder / "ours.json").read_text(encoding="utf-8"))
+        self._vectors = Path(self._told["store"])
+        self._settings = IndexSettings(**{**self._told["changed"], "mode": self.mode, "threads": threads})
         self._home = folder / "index"
 
     def build(self, rows: Halves, offsets: Offsets) -> None:
@@ -103,6 +107,36 @@ class OursFast(Ours):
         return self._codes(some) + (self._file("centroids.npy") if some < self._pages else 0)
 
 
+class OursTuned(OursFast):
+    """Mode ``fast`` with the R that :func:`~medvrag_core.index.tune.tune` chooses for a recall of 0.99 of the best k.
+
+    It is chosen on queries that nothing reports. What choosing takes is part of what building takes.
+    """
+
+    name = "ours fast, tuned"
+
+    def build(self, rows: Halves, offsets: Offsets) -> None:
+        """See :class:`Engine`."""
+        super().build(rows, offsets)
+        store, maker, pages = VectorStore.open(self._vectors), PageMaker(self._told["seed"]), len(offsets) - 1
+        others = [maker.query(_OTHERS + number, pages).rows for number in range(_TUNED_ON)]
+        at = min(self._told["k"], pages)
+        found = tune(store, self._settings, self._home, others, recall=_WANTED, at=at, progress=False)
+        if found.chosen is None:
+            raise RuntimeError(f"no R that was tried finds {_WANTED} of the best {at}")
+        (self.folder / "tuning.json").write_text(found.to_json(), encoding="utf-8")
+        self.open(rows, offsets)
+
+    def open(self, rows: Halves, offsets: Offsets) -> None:
+        """See :class:`Engine`."""
+        found = Tuning.from_json((self.folder / "tuning.json").read_text(encoding="utf-8"))
+        assert found.chosen is not None
+        chosen = found.points[found.chosen]
+        self._settings = self._settings.model_copy(update=chosen.changed)
+        self.settings = {**chosen.changed, "recall on other queries": round(chosen.recall, 4)}
+        super().open(rows, offsets)
+
+
 class OursPaper(Ours):
     """ANN over C = 8 unit centroids, coarse rank, a shortlist by its codes, the best anew by their vectors."""
 
@@ -139,9 +173,16 @@ class OursKernel(OursExact):
         return self._file("codes.npy")
 
 
-OURS: tuple[type[Ours], ...] = (OursExact, OursFast, OursPaper)
+OURS: tuple[type[Ours], ...] = (OursExact, OursFast, OursTuned, OursPaper)
 
 
-def write_ours(folder: Path, store: Path, changed: dict[str, Any]) -> None:
-    """Tell engines in this folder where the vectors lie, and which settings are not the default."""
-    (folder / "ours.json").write_text(json.dumps({"store": str(store), "changed": changed}), encoding="utf-8")
+def write_ours(folder: Path, store: Path, changed: dict[str, Any], *, seed: int, k: int) -> None:
+    """Tell engines in this folder where the vectors lie, how they were made, and what is asked for.
+
+    Parameters
+    ----------
+    changed : settings that are not the default
+    seed, k : of the vectors; pages asked for
+    """
+    told = {"store": str(store), "changed": changed, "seed": seed, "k": k}
+    (folder / "ours.json").write_text(json.dumps(told), encoding="utf-8")

@@ -33,6 +33,7 @@ def figures(rounds: Sequence[Round], collection: Collection, ways: int, bandwidt
         "status": "ok",
         "rounds": len(rounds),
         "device": last.seen.device,
+        "settings": last.seen.settings,
         "queries": len(found),
         "cpu_ms_p50": _rounded(np.median(cpu)),
         "cpu_ms_min": _rounded(cpu.min()),

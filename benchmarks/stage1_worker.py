@@ -59,6 +59,7 @@ class Seen:
     peak_mb, private_mb : most memory of the process; of that, what maps no file, at the end
     bandwidth : bytes a second that the threads read in this process
     device : that searched
+    settings : numbers that were chosen for the engine
     """
 
     build_cpu_s: float
@@ -72,6 +73,7 @@ class Seen:
     private_mb: float
     bandwidth: float
     device: str
+    settings: dict[str, float]
 
 
 def main() -> None:
@@ -133,6 +135,7 @@ def work(task: Task) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Seen]:
         private_mb=status_mb("RssAnon"),
         bandwidth=read_bandwidth(task.threads),
         device=engine.device,
+        settings=engine.settings,
     )
     return found, seen
 

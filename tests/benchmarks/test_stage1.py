@@ -22,7 +22,7 @@ def seen(**changed: Any) -> Any:
     told = {
         "build_cpu_s": 3.0, "build_wall_s": 6.0, "open_wall_s": None, "cpu_ms": [1.0, 3.0, 2.0],
         "wall_ms": [2.0, 4.0, 6.0], "index_bytes": 15_000, "moved_bytes": 4e6, "peak_mb": 10.0, "private_mb": 5.0,
-        "bandwidth": 1e9, "device": "cpu",
+        "bandwidth": 1e9, "device": "cpu", "settings": {},
     }  # fmt: skip
     return Seen(**{**told, **changed})
 
@@ -147,7 +147,11 @@ def test_the_benchmark_writes_what_it_promises(
     assert report["generator"]["seed"] == 0 and [size["pages"] for size in report["sizes"]] == [150, 300]
     for size in report["sizes"]:
         rows = {row["name"]: row for row in size["engines"]}
-        assert set(rows) == {"ours exact", "ours fast", "ours paper", "numpy float32", "numpy by blocks"}
+        ours = {"ours exact", "ours fast", "ours fast, tuned", "ours paper"}
+        assert set(rows) == {*ours, "numpy float32", "numpy by blocks"}
+        assert rows["ours fast, tuned"]["settings"]["recall on other queries"] >= 0.99
+        assert rows["ours fast, tuned"]["settings"]["shortlist"] >= size["pages"] * 0.001
+        assert rows["ours exact"]["settings"] == {}
         for row in rows.values():
             assert row["recall@10"] == row["recall@100"] == 1 and row["recall@2000"] is None
             assert row["rounds"] == 2 and row["queries"] == 3 and row["wall_ms_p95"] >= row["wall_ms_p50"] > 0
