@@ -191,11 +191,15 @@ def parsed_reply(reply: ReaderReply, given: ReaderInput) -> ParsedReply:
 
 
 def as_seen(given: ReaderInput, reply: ReaderReply) -> ReaderInput:
-    """The round with only the pages that a reader of images says it got; other readers got all."""
+    """The round with only what a reader says it got, as images or as text; a reader that does not say got all."""
     if not reply.seen:
         return given
-    seen = {page.page_id for page in reply.seen}
-    kept = tuple(item for item in given.evidence if not item.image or item.page_id in seen)
+    if any(page.width for page in reply.seen):
+        seen = {page.page_id for page in reply.seen}
+        kept = tuple(item for item in given.evidence if not item.image or item.page_id in seen)
+    else:
+        # Sent as text, the best first. Chunks of one page have its id in common, so their number tells which.
+        kept = given.evidence[: len(reply.seen)]
     return given.model_copy(update={"evidence": kept})
 
 

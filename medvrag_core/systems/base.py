@@ -17,6 +17,7 @@ from medvrag_core.reasoning.loop import run_rounds
 from medvrag_core.records import Question, Round
 from medvrag_core.settings import LoopSettings, Profile
 from medvrag_core.systems.arm_lines import ArmLine, read_arms, shipped_arms
+from medvrag_core.systems.registration import file_digest, require_free_name
 from medvrag_core.systems.resources import Resources
 
 
@@ -74,7 +75,8 @@ class SystemEntry:
     ----------
     summary : one line on what it is
     make : composes it from resources that are under its settings already
-    overrides : settings by dotted field in which an arm differs from its base; none for a base
+    overrides : settings by dotted field that make the system what it is, whatever the profile has; those of an arm
+        are its base's and its own
     takes_page_controls : whether ``control.pages`` means something to it
     version : under a profile, what shapes its answers beside settings, corpus, page encoder, filter and reader
     prompts : under a profile, the digest of each prompt that it uses beside those of filter and reader, by purpose
@@ -120,15 +122,34 @@ def register(
     name: str,
     summary: str,
     *,
+    overrides: Mapping[str, Any] | None = None,
     takes_page_controls: bool = False,
     version: Callable[[Profile], str] = lambda profile: "",
     prompts: Prompts = lambda profile: {},
 ) -> Callable[[Compose], Compose]:
-    """Decorator that puts a composing function into the catalog under ``name``, as a base for arms."""
+    """Decorator that puts a composing function into the catalog under ``name``, as a base for arms.
+
+    Outside of this package the digest of the function's file is part of the version, so that no answer is used again
+    after the file changed. A function of a notebook has no file: change its ``version`` when you change what it does.
+
+    Raises
+    ------
+    InputError
+        Another system has the name, or it is no plain name. The same function may be registered again, as a notebook
+        does whose cell is run twice.
+    """
 
     def add(compose: Compose) -> Compose:
+        require_free_name("system", name, compose, lambda: {known: one.make for known, one in catalog().items()})
+        digest = file_digest(compose)
         _BASES[name] = SystemEntry(
-            name, summary, compose, takes_page_controls=takes_page_controls, version=version, prompts=prompts
+            name,
+            summary,
+            compose,
+            overrides=overrides or {},
+            takes_page_controls=takes_page_controls,
+            version=lambda profile: " ".join(filter(None, (version(profile), digest))),
+            prompts=prompts,
         )
         return compose
 
@@ -187,5 +208,5 @@ def _entries(lines: Mapping[str, ArmLine], source: str) -> dict[str, SystemEntry
                 way_out=f"choose one of {', '.join(sorted(bases))}",
             )
         base = bases[line.base]
-        made[name] = replace(base, name=name, summary=line.summary, overrides=line.set)
+        made[name] = replace(base, name=name, summary=line.summary, overrides={**base.overrides, **line.set})
     return made

@@ -126,7 +126,7 @@ class TestBadInput:
 
     def test_an_unknown_system_profile_and_setting(self, made_pdfs: Path, question_file: Path, tmp_path: Path) -> None:
         base = ("run", "--source", made_pdfs, "--questions", question_file, "--out", tmp_path / "r")
-        fails("there is no system 'medrag'", *base, "--system", "medrag")
+        fails("there is no system 'medragg'", *base, "--system", "medragg")
         fails("did you mean 'cpu'", *base, "--profile", "cpuu")
         fails("did you mean 'max_rounds'", *base, "--set", "loop.max_round=1")
         fails("has no '='", *base, "--set", "loop")

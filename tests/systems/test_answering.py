@@ -108,7 +108,7 @@ def test_every_system_says_what_it_is() -> None:
     assert set(CONTROLLED_SEQUENCE) <= set(catalog())
     assert all(entry.summary for entry in catalog().values())
     with pytest.raises(InputError, match=r"choose one of .*medvrag"):
-        find_system("medrag")
+        find_system("medragg")
 
 
 def test_systems_are_systems(resources: Resources) -> None:
