@@ -13,9 +13,10 @@ stands in the result as "not installed", one that would take too much memory or 
 
 Each engine runs in a process of its own, started anew for each round and number of threads, with the thread pools of
 its libraries pinned; it reads the vectors by memory map. A round goes over all engines and begins with another one than
-the last, so that other work on the machine meets all alike. Two queries warm up. CPU milliseconds count all threads of
-the process; other work moves them little, so compare these. Times by the clock are those of the machine as it was; its
-load stands beside.
+the last, so that other work on the machine meets all alike. Every query is asked once before it is timed, for five
+seconds at most: kernels are compiled and files are in memory, as in a server that has been up for a while. CPU
+milliseconds count all threads of the process; other work moves them little, so compare these. Times by the clock are
+those of the machine as it was; its load stands beside.
 
 - ``recall@n``: share of the best n pages of exact search among the first n found; pages that tie with the last count.
   Engines that score one way are compared with exact one-way search, and two-way with two-way.

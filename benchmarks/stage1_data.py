@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,10 @@ def collect(work: Path, maker: PageMaker, pages: int, queries: int, query_rows: 
     every = tuple(np.resize(query.rows, (query_rows or len(query.rows), DIM)) for query in asked)
     np.savez(home / "queries.npz", sizes=[len(rows) for rows in every], rows=np.concatenate(every))
     forward, both = _exact(home, every)
+    with (home / "rows.f16").open("rb") as handle:
+        # Engines of ours read the store; together with this copy it may be more than the memory holds.
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return Collection(home, every, tuple(query.target for query in asked), {1: forward, 2: both}, maker.seed)
 
 

@@ -22,7 +22,7 @@ from medvrag_core.records import Record
 from medvrag_core.settings import IndexSettings
 
 _STEPS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
-    "fast": {"shortlist": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)},
+    "fast": {"shortlist": (0.001, 0.0015, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)},
     "paper": {"ann_neighbors": (0.0002, 0.001, 0.004, 0.02, 0.1), "shortlist": (0.003, 0.01, 0.03, 0.1)},
 }
 """Settings that are tried for a mode, as shares of the pages; of ``ann_neighbors`` as shares of the centroids."""
