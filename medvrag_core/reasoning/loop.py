@@ -94,7 +94,12 @@ def as_round(state: RoundState) -> Round:
         query=state.query,
         stage1=() if state.found is None else state.found.hits,
         filter=state.decision or FilterDecision(kept=()),
-        shown=tuple(item.evidence_id for item in state.given.evidence if not item.written_by),
+        shown=tuple(
+            name
+            for item in state.given.evidence
+            if not item.written_by
+            for name in item.stands_for or (item.evidence_id,)
+        ),
         summaries_shown=tuple(s.page_id for s in state.given.summaries),
         bank_before=state.bank,
         history=state.history,

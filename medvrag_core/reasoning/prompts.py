@@ -61,17 +61,17 @@ def round_prompt(given: ReaderInput, *, option_blind: bool = False) -> str:
     but writes no query: that is left to :func:`refine_prompt`.
     """
     decide = "reader_decide_blind" if option_blind else "reader_decide"
-    return _filled(
+    return filled(
         "reader_round",
         given,
-        options="\n".join(f"{neutral(k)}) {neutral(v)}" for k, v in given.question.options.items()),
+        options=options_text(given.question),
         decision=template("reader_final" if given.must_answer else decide).strip(),
     )
 
 
 def refine_prompt(given: ReaderInput) -> str:
     """The user turn of a call that writes query and notes and never sees the options."""
-    return _filled("reader_refine", given)
+    return filled("reader_refine", given)
 
 
 def bank_text(bank: MemoryBank) -> str:
@@ -108,7 +108,13 @@ def history_text(rounds: Sequence[Round], bank: MemoryBank) -> str:
     return text if len(text) <= room else text[len(text) - room :].partition(" ")[2]
 
 
-def _filled(name: str, given: ReaderInput, **more: str) -> str:
+def options_text(question: Question) -> str:
+    """The options as a prompt lists them, a line each."""
+    return "\n".join(f"{neutral(k)}) {neutral(v)}" for k, v in question.options.items())
+
+
+def filled(name: str, given: ReaderInput, **more: str) -> str:
+    """A template with the parts of a round, and ``more``, in the places that it has for them."""
     # `substitute` fills a value in as it is, so a `$` in a page or question is never read as a placeholder.
     return (
         Template(template(name))

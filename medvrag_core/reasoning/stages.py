@@ -211,6 +211,6 @@ def without_options(given: ReaderInput) -> ReaderInput:
 
 def names_foreign_pages(parsed: ParsedReply, given: ReaderInput) -> bool:
     """Whether a new finding names a page that was not shown in the round."""
-    known = {name for item in given.evidence for name in (item.page_id, item.evidence_id)}
+    known = {name for item in given.evidence for name in (item.page_id, item.evidence_id, *item.stands_for)}
     known |= {summary.page_id for summary in given.summaries}
     return any(names_other_pages(finding, known) for finding in new_findings(given.bank, parsed.findings))

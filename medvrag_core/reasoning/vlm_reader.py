@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from medvrag_core.models.base import ChatModel, ChatRequest, Message
+from medvrag_core.models.base import ChatModel, ChatRequest, Message, Purpose
 from medvrag_core.models.budget import FLOOR_PIXELS, Fit, Overflow, Room, fit_images, page_cost
 from medvrag_core.models.images import sized
 from medvrag_core.models.openai_client import digest
@@ -25,6 +26,26 @@ from medvrag_core.records import EvidenceItem, ReaderInput, ReaderReply, SeenPag
 
 TEMPLATE_TOKENS = 32
 """For the role names and marks that a chat template puts around two turns."""
+
+
+@dataclass(frozen=True)
+class ReaderCall:
+    """One kind of call about the evidence of a round.
+
+    Attributes
+    ----------
+    purpose : under which the call is stored
+    version : digest of the templates behind ``system`` and ``prompt``
+    system : standing instructions; empty for none
+    prompt : the user turn; page images follow it
+    logprobs : whether the reply must tell its ``mean_logprob``
+    """
+
+    purpose: Purpose
+    version: str
+    system: str
+    prompt: Callable[[ReaderInput], str]
+    logprobs: bool = False
 
 
 class VlmReader(Reader):
@@ -76,31 +97,31 @@ class VlmReader(Reader):
         InputError
             A page image is missing or broken.
         """
-        return self._ask("reader", given, round_prompt)
+        return self.ask(_call("reader", round_prompt), given)
 
     def decide(self, given: ReaderInput) -> ReaderReply:
         """As :meth:`read`, but the model is not asked to write the next query."""
-        return self._ask("reader", given, partial(round_prompt, option_blind=True))
+        return self.ask(_call("reader", partial(round_prompt, option_blind=True)), given)
 
     def refine(self, given: ReaderInput) -> ReaderReply:
         """The next query with notes, from a prompt that has no place for options; raises as :meth:`read` does."""
-        return self._ask("refine", given, refine_prompt)
+        return self.ask(_call("refine", refine_prompt), given)
 
     def close(self) -> None:
         """Close the model."""
         self.model.close()
 
-    def _ask(self, purpose: ReaderPurpose, given: ReaderInput, prompt: Callable[[ReaderInput], str]) -> ReaderReply:
-        system = system_prompt(purpose)
+    def ask(self, call: ReaderCall, given: ReaderInput) -> ReaderReply:
+        """A reply to another kind of call about the pages of a round; what is sent, told and raised is as in read."""
         if self.pages == "text":
-            return self._ask_about_text(purpose, given, prompt)
+            return self._ask_about_text(call, given)
         # Counted with every page named: leaving some out can only make the text shorter.
-        text_tokens = self.model.count_tokens(f"{system}\n{prompt(given)}") + TEMPLATE_TOKENS
+        text_tokens = self.model.count_tokens(f"{call.system}\n{call.prompt(given)}") + TEMPLATE_TOKENS
         shown = tuple(item for item in given.evidence if item.image)
         fit = self._fitted(shown, text_tokens)
         sent = shown[: len(fit.images)]
-        user = Message(role="user", text=prompt(_with_pages(given, sent)), images=fit.images)
-        reply = self._complete(purpose, Message(role="system", text=system), user)
+        user = Message(role="user", text=call.prompt(_with_pages(given, sent)), images=fit.images)
+        reply = self._complete(call, user)
         seen = tuple(
             SeenPage(page_id=item.page_id, width=image.width, height=image.height, tokens=tokens)
             for item, image, tokens in zip(sent, fit.images, fit.tokens, strict=True)
@@ -110,18 +131,15 @@ class VlmReader(Reader):
         flags += ["pages_scaled"] if fit.factor < 1.0 else []
         return reply.model_copy(update={"seen": seen, "flags": tuple(flags)})
 
-    def _ask_about_text(
-        self, purpose: ReaderPurpose, given: ReaderInput, prompt: Callable[[ReaderInput], str]
-    ) -> ReaderReply:
+    def _ask_about_text(self, call: ReaderCall, given: ReaderInput) -> ReaderReply:
         """The same with pages as text; the lowest-ranked pages are left out until the prompt fits."""
-        system = system_prompt(purpose)
         settings = self.model.settings
         room = settings.context_tokens - settings.max_tokens - TEMPLATE_TOKENS
         pages = tuple(item.model_copy(update={"image": ""}) for item in given.evidence)
         for count in range(len(pages), -1, -1):
             shown = given.model_copy(update={"evidence": pages[:count]})
-            text = prompt(shown)
-            if (needed := self.model.count_tokens(f"{system}\n{text}")) <= room:
+            text = call.prompt(shown)
+            if (needed := self.model.count_tokens(f"{call.system}\n{text}")) <= room:
                 break
             if self.overflow == "refuse" or count == 0:
                 raise CallError(
@@ -131,7 +149,7 @@ class VlmReader(Reader):
                     way_out="raise 'reader_model.context_tokens', or lower 'loop.pages_shown', 'loop.summaries_shown' "
                     "or 'reader_model.max_tokens'; text is never cut",
                 )
-        reply = self._complete(purpose, Message(role="system", text=system), Message(role="user", text=text))
+        reply = self._complete(call, Message(role="user", text=text))
         seen = tuple(
             SeenPage(page_id=item.page_id, width=0, height=0, tokens=self.model.count_tokens(item.text))
             for item in shown.evidence
@@ -139,8 +157,14 @@ class VlmReader(Reader):
         flags = (*reply.flags, *(("pages_dropped",) if count < len(pages) else ()))
         return reply.model_copy(update={"seen": seen, "flags": flags})
 
-    def _complete(self, purpose: ReaderPurpose, *messages: Message) -> ReaderReply:
-        request = ChatRequest(purpose=purpose, prompt_version=prompt_version(purpose), messages=messages)
+    def _complete(self, call: ReaderCall, user: Message) -> ReaderReply:
+        standing = [Message(role="system", text=call.system)] if call.system else []
+        request = ChatRequest(
+            purpose=call.purpose,
+            prompt_version=call.version,
+            messages=(*standing, user),
+            logprobs=call.logprobs,
+        )
         try:
             return self.model.complete(request)
         except CallError as error:
@@ -156,6 +180,10 @@ class VlmReader(Reader):
             return fit_images(images, room, page_cost(settings), self.overflow)
         except ValueError as error:
             raise CallError("rejected", f"pages {', '.join(i.page_id for i in shown)}: {error}") from None
+
+
+def _call(purpose: ReaderPurpose, prompt: Callable[[ReaderInput], str]) -> ReaderCall:
+    return ReaderCall(purpose, prompt_version(purpose), system_prompt(purpose), prompt)
 
 
 def _with_pages(given: ReaderInput, sent: tuple[EvidenceItem, ...]) -> ReaderInput:

@@ -47,7 +47,8 @@ class EvidenceItem(Record):
     """One thing shown to a reader: a page (with image) or a text chunk (``image`` empty).
 
     ``written_by`` names who wrote the text for this question, a model or a stand-in; empty for what the corpus holds.
-    Such an item is on no page, and ``page_id`` is its own id.
+    Such an item is on no page, and ``page_id`` is its own id. ``stands_for`` are the pages that were put together into
+    one image, in its order; empty for what is one page or a part of one.
     """
 
     evidence_id: str
@@ -55,6 +56,7 @@ class EvidenceItem(Record):
     text: str
     image: str = ""
     written_by: str = Field("", exclude_if=lambda name: not name)
+    stands_for: tuple[str, ...] = Field((), exclude_if=lambda pages: not pages)
 
 
 class ReaderInput(Record):

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pydantic import BaseModel
 
 from medvrag_core.errors import InputError, MedvragError, MismatchError, NotBuiltError
 from medvrag_core.evaluation.questions import write_questions
@@ -89,11 +90,13 @@ def test_an_arm_differs_from_its_base_in_its_own_settings_alone() -> None:
 
 
 def flat(profile: Profile) -> dict[str, object]:
+    """Every field of every stage, also of those that files leave out while they are the default."""
+    stages = {name: getattr(profile, name) for name in type(profile).model_fields}
     return {
-        f"{s}.{k}": v
-        for s, part in profile.model_dump(mode="json").items()
-        if isinstance(part, dict)
-        for k, v in part.items()
+        f"{name}.{key}": value
+        for name, stage in stages.items()
+        if isinstance(stage, BaseModel)
+        for key, value in stage.model_dump(mode="json").items()
     }
 
 

@@ -43,7 +43,9 @@ STAGES: dict[Stage, str] = {
 
 
 def _stage_of(kind: StepKind) -> Stage:
-    return "generate" if kind == "generate" else "helper"
+    """Answers about single pages and pages observed are the reader's own work."""
+    stages: dict[str, Stage] = {"generate": "generate", "weigh": "read", "observe": "read"}
+    return stages.get(kind, "helper")
 
 
 _STAGE_OF_STEP: dict[str, Stage] = {"encode_query": "encode", "filter": "filter", "read": "read", "refine": "refine"}
