@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from medvrag_core.settings.base import StageSettings
 
@@ -48,7 +48,9 @@ class VisRagSettings(StageSettings):
 class MedRgagSettings(StageSettings):
     """MedRGAG (arXiv 2510.18297), as its released code has it; each stage can be left out, as in its ablation."""
 
-    per_source: int = Field(32, ge=1, description="chunks that are fetched from each source before reranking")
+    per_source: int = Field(
+        32, ge=1, description="chunks that are fetched from each source, a top folder of the corpus, before reranking"
+    )
     retrieved: int = Field(5, ge=1, description="chunks that are left after reranking")
     gaps: int = Field(3, ge=1, description="most knowledge points that the explorer names as missing")
     generated: int = Field(5, ge=1, description="documents that are written, where gaps are too few for the question")
@@ -57,3 +59,9 @@ class MedRgagSettings(StageSettings):
     generation: bool = Field(True, description="false: retrieved documents alone")
     completion: bool = Field(True, description="false: documents are written for the question, whatever is missing")
     selection: bool = Field(True, description="false: the reader gets all documents")
+
+    @model_validator(mode="after")
+    def _something_to_read(self) -> Self:
+        if not (self.retrieval or self.generation):
+            raise ValueError("retrieval and generation are both off, so there is nothing to read: that is no_rag")
+        return self
