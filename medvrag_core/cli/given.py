@@ -23,9 +23,29 @@ SourceOption = Annotated[Path | None, typer.Option(help="Folder of PDFs (searche
 ProfileOption = Annotated[str | None, typer.Option(help="Profile name or YAML file. Default: the run's own, else cpu.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override, e.g. --set loop.max_rounds=1.")]
 ArmsOption = Annotated[Path | None, typer.Option(help="YAML file with control arms of your own, one line each.")]
+ModuleOption = Annotated[
+    list[Path] | None,
+    typer.Option("--module", help="Python file that registers systems or retrievers of your own; repeatable."),
+]
 RunOption = Annotated[Path, typer.Option("--run", help="Folder of a finished run.")]
 SystemOption = Annotated[str, typer.Option(help="Which system or control arm; see `medvrag systems`.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
+
+
+def add_own(modules: list[Path] | None, arms: Path | None = None) -> None:
+    """Make known what a user's own files register: Python files first, since arms may be based on what they hold.
+
+    Raises
+    ------
+    InputError : a file is unusable, or something in it has a name that is taken
+    """
+    from medvrag_core.systems.base import add_arms
+    from medvrag_core.systems.registration import add_module
+
+    for path in modules or ():
+        add_module(path)
+    if arms is not None:
+        add_arms(arms)
 
 
 def profile_for(workspace: Workspace | None, name: str | None, overrides: list[str] | None) -> Profile:

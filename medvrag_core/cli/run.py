@@ -12,11 +12,13 @@ import typer
 from medvrag_core.cli.given import (
     ArmsOption,
     JsonOption,
+    ModuleOption,
     ProfileOption,
     RunOption,
     SetOption,
     SourceOption,
     SystemOption,
+    add_own,
     profile_for,
     run_first,
 )
@@ -69,6 +71,7 @@ def run(
     system: SystemOption = "medvrag",
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
     arms: ArmsOption = None,
+    module: ModuleOption = None,
     calls: Annotated[
         str | None, typer.Option(help="Model calls: only-missing (default), always, never, or only-cache (a replay).")
     ] = None,
@@ -85,14 +88,13 @@ def run(
     from medvrag_core.evaluation.questions import read_questions
     from medvrag_core.evaluation.report import run_report, write_report
     from medvrag_core.systems.answering import answer_and_store, require_resumable
-    from medvrag_core.systems.base import add_arms, find_system
+    from medvrag_core.systems.base import find_system
     from medvrag_core.systems.prepare import prepare
     from medvrag_core.systems.resources import Resources
     from medvrag_core.views.report_text import report_text
 
     asked = read_questions(questions)[:limit]
-    if arms is not None:
-        add_arms(arms)
+    add_own(module, arms)
     find_system(system)
     workspace = Workspace(out)
     resolved = profile_for(workspace, profile, [*(set_ or []), *([f"calls.policy={calls}"] if calls else [])])
@@ -122,8 +124,9 @@ def retrieve(
     run_: Annotated[Path | None, typer.Option("--run", help="Folder of a finished run.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Pages a query.")] = 100,
     retriever: Annotated[
-        str, typer.Option(help="stage1, exact, bm25, hybrid, filtered, or a text arm: text_bm25 ...")
+        str, typer.Option(help="stage1, exact, bm25, hybrid, filtered, a text arm (text_bm25 ...), or one of your own.")
     ] = "stage1",
+    module: ModuleOption = None,
     profile: ProfileOption = None,
     set_: SetOption = None,
 ) -> None:
@@ -138,6 +141,7 @@ def retrieve(
     from medvrag_core.systems.retrievers import find_retriever, rank_all, reads_text_alone
 
     asked = read_queries(queries)
+    add_own(module)
     search = find_retriever(retriever)
     if source is None and run_ is None:
         raise InputError("nothing to search", way_out="give --source DIR or --run RUN")
@@ -162,6 +166,7 @@ def ask(
     profile: ProfileOption = None,
     system: SystemOption = "medvrag",
     arms: ArmsOption = None,
+    module: ModuleOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -172,12 +177,11 @@ def ask(
         medvrag ask "Which test?" --option A=Fundoscopy --option B=Spirometry --run runs/mine
     """
     from medvrag_core.systems.answering import answer_one, answering_fingerprint, set_up
-    from medvrag_core.systems.base import add_arms, find_system
+    from medvrag_core.systems.base import find_system
     from medvrag_core.systems.resources import Resources
     from medvrag_core.views.trace_text import trace_text
 
-    if arms is not None:
-        add_arms(arms)
+    add_own(module, arms)
     entry = find_system(system)
     options = _options(option)
     workspace = Workspace(run_)
