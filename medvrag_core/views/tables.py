@@ -79,7 +79,7 @@ def latency_table(rows: Sequence[LatencyRow], *, caption: str = "") -> HtmlTable
 
 
 def retrieval_table(reports: dict[str, RetrievalReport], *, caption: str = "") -> HtmlTable:
-    """Recall at each cut-off, nDCG@10 and MRR by retriever; cut-offs of the first report."""
+    """Recall at each cut-off, nDCG@10, MRR and MRR@10 by retriever; cut-offs of the first report."""
     ks = sorted(next(iter(reports.values())).recall) if reports else []
     rows = [
         [
@@ -88,10 +88,11 @@ def retrieval_table(reports: dict[str, RetrievalReport], *, caption: str = "") -
             *(Number(f"{r.recall[k]:.3f}" if k in r.recall else "–") for k in ks),
             Number(f"{r.ndcg_at_10:.3f}"),
             Number(f"{r.mrr:.3f}"),
+            Number(f"{r.mrr_at_10:.3f}"),
         ]
         for name, r in reports.items()
     ]
-    columns = ["retriever", "questions", *(f"recall@{k}" for k in ks), "nDCG@10", "MRR"]
+    columns = ["retriever", "questions", *(f"recall@{k}" for k in ks), "nDCG@10", "MRR", "MRR@10"]
     return HtmlTable(columns, rows, caption=caption)
 
 

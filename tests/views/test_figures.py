@@ -22,7 +22,9 @@ TAXONOMY = ErrorTaxonomy(
     rows=tuple(ErrorRow(error_class=c, count=4 * (c == "misread"), share=float(c == "misread"), low=0.0, high=1.0)
                for c in ERROR_CLASSES),
 )  # fmt: skip
-RETRIEVAL = RetrievalReport(n=50, unranked=0, recall={10: 0.6, 100: 0.9}, any_gold={10: 0.6}, ndcg_at_10=0.5, mrr=0.4)
+RETRIEVAL = RetrievalReport(
+    n=50, unranked=0, recall={10: 0.6, 100: 0.9}, any_gold={10: 0.6}, ndcg_at_10=0.5, mrr=0.4, mrr_at_10=0.4
+)
 PAGE = Page(
     page_id="a#p1", article_id="a", number=1, width_pt=1, height_pt=1, image="", image_width=1, image_height=1, dpi=1,
     text_source="ocr", text="three plain words",

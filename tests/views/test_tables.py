@@ -60,9 +60,12 @@ def test_latency_stands_beside_the_paper_and_unknown_times_are_dashes() -> None:
 
 
 def test_retrieval() -> None:
-    report = RetrievalReport(n=50, unranked=0, recall={10: 0.61, 100: 0.9}, any_gold={}, ndcg_at_10=0.5, mrr=0.4)
-    assert "recall@100" in retrieval_table({"BM25": report}).html
-    assert "0.610" in retrieval_table({"BM25": report}).html
+    report = RetrievalReport(
+        n=50, unranked=0, recall={10: 0.61, 100: 0.9}, any_gold={}, ndcg_at_10=0.5, mrr=0.4, mrr_at_10=0.375
+    )
+    html = retrieval_table({"BM25": report}).html
+    assert "recall@100" in html and "0.610" in html
+    assert html.index("MRR<") < html.index("MRR@10<") and html.index("0.400") < html.index("0.375")
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.0, "0 ms"), (0.99949, "999 ms"), (59.96, "60.0 s")])

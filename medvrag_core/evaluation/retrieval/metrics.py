@@ -29,6 +29,7 @@ class RetrievalReport(Record):
     any_gold: dict[int, float] = Field(description="by k: share of questions with a gold page among the first k")
     ndcg_at_10: float
     mrr: float = Field(description="mean of 1 / rank of the first gold page")
+    mrr_at_10: float = Field(description="the same, 0 for questions without a gold page among the first ten (VisRAG)")
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class QuestionScores:
     ----------
     ids : question ids, sorted
     ranked : bool, shape (n,), whether any page was ranked; a question without ranking has 0 everywhere
-    values : by metric (``recall@10``, ``any_gold@10``, ``nDCG@10``, ``MRR``): float, shape (n,), in 0 to 1
+    values : by metric (``recall@10``, ``any_gold@10``, ``nDCG@10``, ``MRR``, ``MRR@10``): float, shape (n,), in 0 to 1
     """
 
     ids: tuple[str, ...]
@@ -73,7 +74,7 @@ def question_scores(rankings: Mapping[str, Ranking], gold: Gold, ks: Sequence[in
         q: {page: float(-rank) for rank, page in enumerate(_page_ids(rankings[q], q))} for q in judged & rankings.keys()
     }
     run = {q: scores for q, scores in run.items() if scores}
-    names = {nDCG @ 10: "nDCG@10", RR: "MRR"}
+    names = {nDCG @ 10: "nDCG@10", RR: "MRR", RR @ 10: "MRR@10"}
     names |= {R @ k: f"recall@{k}" for k in ks} | {Success @ k: f"any_gold@{k}" for k in ks}
     ids = tuple(sorted(judged))
     place = {q: number for number, q in enumerate(ids)}
@@ -94,6 +95,7 @@ def report_of(scores: QuestionScores, ks: Sequence[int]) -> RetrievalReport:
         any_gold={k: mean[f"any_gold@{k}"] for k in ks},
         ndcg_at_10=mean["nDCG@10"],
         mrr=mean["MRR"],
+        mrr_at_10=mean["MRR@10"],
     )
 
 

@@ -30,7 +30,28 @@ def test_metrics_equal_their_definitions(cases: list[tuple[list[str], set[str]]]
         assert report.any_gold[k] == pytest.approx(sum(bool(g & set(r[:k])) for r, g in cases) / n)
     first = [next((i for i, page in enumerate(r, start=1) if page in g), None) for r, g in cases]
     assert report.mrr == pytest.approx(sum(1 / i for i in first if i) / n)
+    assert report.mrr_at_10 == pytest.approx(sum(1 / i for i in first if i and i <= 10) / n)
     assert report.unranked == sum(not r for r, _ in cases)
+
+
+def test_mrr_at_10_ends_with_the_tenth_page() -> None:
+    tenth, eleventh = [*PAGES[:9], "x#p1"], [*PAGES[:10], "x#p1"]
+    report = retrieval_report({"a": tenth, "b": eleventh}, {"a": {"x#p1": 1}, "b": {"x#p1": 1}})
+    assert report.mrr_at_10 == 0.1 / 2 and report.mrr == pytest.approx((1 / 10 + 1 / 11) / 2)
+
+
+@given(st.lists(st.tuples(rankings.filter(bool), golds), min_size=1, max_size=3))
+def test_visrags_two_metrics_are_those_of_trec_eval(cases: list[tuple[list[str], set[str]]]) -> None:
+    """trec_eval has no cut-off for reciprocal rank, so it gets rankings that end there."""
+    import pytrec_eval
+
+    qrels = {f"q{i}": dict.fromkeys(sorted(pages), 1) for i, (_, pages) in enumerate(cases)}
+    ranked = {f"q{i}": ranking for i, (ranking, _) in enumerate(cases)}
+    run = {q: {page: -float(place) for place, page in enumerate(pages[:10])} for q, pages in ranked.items()}
+    found = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank", "recall.10"}).evaluate(run).values()
+    report = retrieval_report(ranked, qrels)
+    assert report.mrr_at_10 == pytest.approx(sum(one["recip_rank"] for one in found) / len(cases))
+    assert report.recall[10] == pytest.approx(sum(one["recall_10"] for one in found) / len(cases))
 
 
 @given(ranking=rankings.filter(bool), gold=golds, data=st.data())
