@@ -118,19 +118,22 @@ class OursTuned(OursFast):
     def build(self, rows: Halves, offsets: Offsets) -> None:
         """See :class:`Engine`."""
         super().build(rows, offsets)
-        store, maker, pages = VectorStore.open(self._vectors), PageMaker(self._told["seed"]), len(offsets) - 1
-        others = [maker.query(_OTHERS + number, pages).rows for number in range(_TUNED_ON)]
-        at = min(self._told["k"], pages)
-        found = tune(store, self._settings, self._home, others, recall=_WANTED, at=at, progress=False)
-        if found.chosen is None:
-            raise RuntimeError(f"no R that was tried finds {_WANTED} of the best {at}")
-        (self.folder / "tuning.json").write_text(found.to_json(), encoding="utf-8")
         self.open(rows, offsets)
 
     def open(self, rows: Halves, offsets: Offsets) -> None:
-        """See :class:`Engine`."""
-        found = Tuning.from_json((self.folder / "tuning.json").read_text(encoding="utf-8"))
-        assert found.chosen is not None
+        """See :class:`Engine`; another k is tuned for anew."""
+        pages = len(offsets) - 1
+        at = min(self._told["k"], pages)
+        kept = self.folder / f"tuning-{at}.json"
+        if not kept.is_file():
+            maker = PageMaker(self._told["seed"])
+            others = [maker.query(_OTHERS + number, pages).rows for number in range(_TUNED_ON)]
+            store = VectorStore.open(self._vectors)
+            made = tune(store, self._settings, self._home, others, recall=_WANTED, at=at, progress=False)
+            kept.write_text(made.to_json(), encoding="utf-8")
+        found = Tuning.from_json(kept.read_text(encoding="utf-8"))
+        if found.chosen is None:
+            raise RuntimeError(f"no R that was tried finds {_WANTED} of the best {at}")
         chosen = found.points[found.chosen]
         self._settings = self._settings.model_copy(update=chosen.changed)
         self.settings = {**chosen.changed, "recall on other queries": round(chosen.recall, 4)}

@@ -158,6 +158,14 @@ def test_the_benchmark_writes_what_it_promises(
         assert rows["numpy float32"]["floor_ms"] > 0 and size["read_bytes_per_s"]["1"] > 1e8
     assert capsys.readouterr().out.count("numpy float32") == 2
 
+    given = ["--pages", "300", "--engines", "tuned", "--queries", "3", "--rounds", "1", "--threads", "1", "-k", "10"]
+    monkeypatch.setattr("sys.argv", ["x", *given, "--work", str(tmp_path / "work"), "--json", str(out)])
+    stage1.main()
+    [tuned] = json.loads(out.read_text())["sizes"][0]["engines"]
+    names = {path.name for path in (tmp_path / "work").rglob("tuning-*.json")}
+    assert names == {"tuning-150.json", "tuning-300.json", "tuning-10.json"}, "another k is tuned for anew"
+    assert tuned["recall@10"] >= 0.99 and tuned["settings"]["shortlist"] >= 10
+
 
 def test_there_must_be_something_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import stage1
