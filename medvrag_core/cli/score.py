@@ -19,7 +19,7 @@ def score(
     replies: Annotated[
         Path | None, typer.Option(help="JSONL: id, reply, options; optional gold, finish_reason, reasoning.")
     ] = None,
-    scorer: Annotated[str, typer.Option(help="strict (the headline), mirage or lenient.")] = "strict",
+    scorer: Annotated[str, typer.Option(help="strict (the headline), mirage, lenient; or relaxed.")] = "strict",
     out: Annotated[Path | None, typer.Option(help="JSONL to write: id, label or null, reason, correct.")] = None,
     run_: Annotated[Path | None, typer.Option("--run", help="In place of --replies: a run, all three scorers.")] = None,
     system: Annotated[str, typer.Option(help="Which system of --run.")] = "medvrag",
@@ -28,7 +28,8 @@ def score(
     """Score a file of raw replies, or lay the three scorers side by side on a run.
 
     Only strict is a result: it takes exactly one option named in the last answer block of a whole reply. mirage
-    behaves as the public MIRAGE script, which gives "A" to what it cannot read; lenient also reads prose. Example:
+    behaves as the public MIRAGE script, which gives "A" to what it cannot read; lenient also reads prose. relaxed is for
+    answers in free text, whose lines have no options: a number within 5 % of gold, or the gold text. Example:
 
         medvrag score --replies replies.jsonl --scorer mirage --out scored.jsonl
     """
@@ -45,18 +46,18 @@ def score(
     from medvrag_core.evaluation.scorers.file import score_file
     from medvrag_core.views.scorers_view import scored_file_text
 
-    made = score_file(replies, checked_scorer(scorer), out)
+    made = score_file(replies, "relaxed" if scorer == "relaxed" else checked_scorer(scorer, "relaxed"), out)
     typer.echo(made.model_dump_json(indent=1) if as_json else scored_file_text(made, out))
 
 
-def checked_scorer(name: str) -> ScorerName:
-    """The name of a scorer; raises InputError for any other."""
+def checked_scorer(name: str, *more: str) -> ScorerName:
+    """The name of a scorer of options; raises InputError for any other, which names ``more`` as well."""
     from medvrag_core.evaluation.scorers.base import SCORERS
 
     for scorer in SCORERS:
         if name == scorer:
             return scorer
-    raise InputError(f"--scorer {name}: is no scorer", way_out=f"choose one of {', '.join(SCORERS)}")
+    raise InputError(f"--scorer {name}: is no scorer", way_out=f"choose one of {', '.join([*SCORERS, *more])}")
 
 
 def _run_report(run: Path, system: str) -> ScorersReport:

@@ -22,7 +22,7 @@ from medvrag_core.reasoning.evidence_reader import quoted
 from medvrag_core.reasoning.judge import judge
 from medvrag_core.reasoning.prompts import filled, options_text, version_of
 from medvrag_core.reasoning.reader import Reader
-from medvrag_core.reasoning.replies import parse_reply
+from medvrag_core.reasoning.replies import parse_reply, tagged
 from medvrag_core.reasoning.sameness import folded
 from medvrag_core.reasoning.stages import ENDED_BY_MODEL, as_seen, parsed_reply, reader_input, timed
 from medvrag_core.reasoning.vlm_reader import ReaderCall, VlmReader
@@ -37,7 +37,6 @@ _ABSTENTIONS = frozenset({INSUFFICIENT, "insufficient to answer the question"})
 """Both spellings that EVisRAG's own evaluation takes for an abstention."""
 _BLOCKS = ("observe", "evidence", "think", "answer")
 _TAG = re.compile(rf"<(/?)\s{{0,4}}({'|'.join(_BLOCKS)})\s{{0,4}}>", re.IGNORECASE)
-_ANSWER = re.compile(r"<\s{0,4}answer\s{0,4}>([^<]*)<\s{0,4}/\s{0,4}answer\s{0,4}>", re.IGNORECASE)
 _LINE = re.compile(r"^[ \t]*\[(\d{1,3})\][ \t]*:", re.MULTILINE)
 _MAX_EVIDENCE = 2_000
 
@@ -126,8 +125,8 @@ def abstained(text: str, said: ParsedReply) -> bool:
     """Whether a reply that names no option says in its last answer block that the evidence does not suffice."""
     if said.reason != "not_an_option":
         return False
-    blocks = _ANSWER.findall(without_reasoning(text))
-    return bool(blocks) and folded(blocks[-1]) in _ABSTENTIONS
+    closed, _ = tagged(without_reasoning(text), "answer")
+    return bool(closed) and folded(closed[-1]) in _ABSTENTIONS
 
 
 class Observe(Stage):

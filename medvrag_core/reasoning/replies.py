@@ -83,7 +83,7 @@ def parse_reply(text: str, options: Mapping[str, str], must_answer: bool = False
 # --- tags ---------------------------------------------------------------------------------
 
 
-def _tagged(text: str, name: str) -> tuple[list[str], str | None]:
+def tagged(text: str, name: str) -> tuple[list[str], str | None]:
     """Contents of closed blocks, and what follows a last opening tag that is never closed (else None).
 
     An opening tag inside an open block starts the block anew, so a reply that quotes the format is read right.
@@ -108,7 +108,7 @@ def _is_placeholder(content: str, words: frozenset[str]) -> bool:
 
 
 def _answer(text: str, options: Mapping[str, str]) -> tuple[str | None, str]:
-    closed, unclosed = _tagged(text, "answer")
+    closed, unclosed = tagged(text, "answer")
     outcome: tuple[str | None, str] = (None, "unclosed_tag" if unclosed is not None else "no_tag")
     for content in reversed(closed):
         label, reason = _option_named(content, options)
@@ -201,7 +201,7 @@ _DASHES = {ord(c): "-" for c in "‐‑‒–—−"}
 
 
 def _query(text: str) -> str | None:
-    closed, unclosed = _tagged(text, "query_update")
+    closed, unclosed = tagged(text, "query_update")
     if unclosed is not None:
         closed.append(re.split(r"<\s{0,4}/?\s{0,4}notes", unclosed, maxsplit=1, flags=re.IGNORECASE)[0])
     for content in reversed(closed):
@@ -214,7 +214,7 @@ def _query(text: str) -> str | None:
 
 def _notes(text: str) -> tuple[tuple[str, ...], str]:
     """Findings and note; JSON where it can be found, else the plain text becomes the note."""
-    closed, unclosed = _tagged(text, "notes")
+    closed, unclosed = tagged(text, "notes")
     content = (closed[-1] if closed else unclosed or "").strip()
     if not content:
         return (), ""

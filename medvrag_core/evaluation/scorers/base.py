@@ -26,6 +26,8 @@ from medvrag_core.records import Record
 
 ScorerName = Literal["strict", "mirage", "lenient"]
 SCORERS: tuple[ScorerName, ...] = get_args(ScorerName)
+FileScorer = ScorerName | Literal["relaxed"]
+"""Scorers of files of replies; ``relaxed`` is for questions without options, which runs do not have."""
 
 UNFINISHED = frozenset({"truncated", "refused", "aborted"})
 """Reasons of replies that did not end by themselves; reports count them apart from unparsed ones."""
@@ -92,7 +94,7 @@ def could_not_read(scored: ScoredReply) -> bool:
 def _strict(reply: ReplyToScore) -> tuple[str | None, str]:
     if reply.reply is None:
         return None, "no_reply"
-    end = _end_of(reply)
+    end = end_of(reply.finish_reason)
     if end:
         return None, end
     parsed = parse_reply(reply.reply, reply.options, must_answer=True)
@@ -111,7 +113,7 @@ def _mirage(reply: ReplyToScore) -> tuple[str | None, str]:
 
 
 def _lenient(reply: ReplyToScore) -> tuple[str | None, str]:
-    end = _end_of(reply)
+    end = end_of(reply.finish_reason)
     label, reason = read_leniently(reply.reply or "", reply.options, cut=end == "truncated")
     if not (reply.reply or "").strip() and (reply.reasoning or "").strip():
         # Some servers put the whole reply there although thinking is off (case BC-15).
@@ -125,7 +127,7 @@ def _lenient(reply: ReplyToScore) -> tuple[str | None, str]:
 _READERS = {"strict": _strict, "mirage": _mirage, "lenient": _lenient}
 
 
-def _end_of(reply: ReplyToScore) -> str:
+def end_of(finish_reason: str | None) -> str:
     """How a reply that did not end by itself ended; empty where it did, or where nothing is known."""
-    said = (reply.finish_reason or "").strip().casefold()
+    said = (finish_reason or "").strip().casefold()
     return "" if said in _ENDED_BY_ITSELF else _ENDS.get(said, "aborted")
