@@ -55,8 +55,12 @@ def blind_query(given: ReaderInput, missing: tuple[str, ...]) -> str:
 def issued_queries(given: ReaderInput) -> list[str]:
     """Queries of this and earlier rounds, as far as the bank or the history remembers them."""
     remembered = [note.partition(ASKS_FOR)[2] for note in given.bank.reasoning_history if ASKS_FOR in note]
-    remembered += [line.partition(": ")[2] for line in given.history.splitlines() if line.startswith(QUERY_LINE)]
-    return [given.question.question, given.query, *remembered]
+    return [given.question.question, given.query, *remembered, *queries_in(given.history)]
+
+
+def queries_in(history: str) -> list[str]:
+    """The queries of earlier rounds that a plain history tells."""
+    return [line.partition(": ")[2] for line in history.splitlines() if line.startswith(QUERY_LINE)]
 
 
 def _undecided(judgement: Judgement) -> list[str]:

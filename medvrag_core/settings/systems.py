@@ -32,6 +32,10 @@ class IMedRagSettings(StageSettings):
     rounds: int = Field(4, ge=1, le=10, description="of follow-up queries, before the answer")
     queries: int = Field(3, ge=1, le=10, description="follow-up queries a round")
     snippets: int = Field(32, ge=1, description="best chunks that answer a follow-up query")
+    sees_options: bool = Field(
+        True,
+        description="queries are written with the options in sight, as in the released code; none is searched with",
+    )
 
 
 class VisRagSettings(StageSettings):

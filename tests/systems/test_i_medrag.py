@@ -1,0 +1,132 @@
+"""i-MedRAG as a system: embedded and with a model server, resumed, replayed, measured and costed as any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medvrag_core.evaluation.cost.bill import cost_report
+from medvrag_core.evaluation.retrieval.report import stage_report
+from medvrag_core.profiles.load import load_profile
+from medvrag_core.reasoning.helper_calls import helper_versions
+from medvrag_core.records import Question, Trace
+from medvrag_core.runs.workspace import Workspace
+from medvrag_core.systems.answering import answer_all, answering_fingerprint, set_up
+from medvrag_core.systems.base import find_system
+from medvrag_core.systems.replay import replay
+from medvrag_core.systems.resources import Resources
+from medvrag_core.views.trace_text import trace_text
+from medvrag_core.views.trace_view import TraceView
+
+HERE = ("i_medrag", "i_medrag_bm25", "i_medrag_option_blind")
+
+
+@pytest.fixture
+def opened(made_run: Workspace, tmp_path: Path) -> Callable[..., Resources]:
+    """The finished run with a systems folder of its own, under overrides of the profile ``test``; a few snippets."""
+    few = {"text.chunk_tokens": 24, "text.overlap_tokens": 4, "i_medrag.snippets": 2, "i_medrag.rounds": 2}
+    for name in ("corpus", "vectors", "index"):
+        (tmp_path / name).symlink_to(getattr(made_run, name))
+    return lambda **overrides: Resources(Workspace(tmp_path), load_profile("test", few | overrides))
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_it_runs_without_a_model_and_again_to_the_same_bytes(
+    opened: Callable[..., Resources], made_questions: list[Question], name: str
+) -> None:
+    resources = opened()
+    traces = answer_all(name, resources, made_questions, progress=False)
+    assert [trace.outcome for trace in traces] == ["answered"] * 3 and all(trace.correct for trace in traces)
+    for trace in traces:
+        *asking, last = trace.rounds
+        assert 1 <= len(asking) <= 2 and trace.question.question in asking[0].query
+        for round_ in asking:
+            ask, *answered = round_.steps
+            assert ask.kind == "ask" and [step.about for step in answered] == list(ask.names)
+            assert all(len(step.names) <= 2 for step in answered)
+        assert last.history and last.shown and not (last.stage1 or last.filter.kept)
+        assert Trace.from_json(trace.to_json(), source="trace") == trace
+        assert all(round_.query in TraceView(trace).html for round_ in asking)
+        assert "Round 2" in trace_text(trace)
+    report = replay(resources.workspace, resources.profile, name, traces, progress=False)
+    assert report.identical == 3 and report.digest == report.replayed
+
+
+def test_the_options_reach_the_queries_of_the_released_form_alone(
+    opened: Callable[..., Resources], made_questions: list[Question]
+) -> None:
+    def queries(name: str) -> str:
+        (trace,) = answer_all(name, opened(), made_questions[:1], progress=False)
+        return " ".join(round_.query for round_ in trace.rounds).casefold()
+
+    assert "25 mg" in queries("i_medrag") and "25 mg" not in queries("i_medrag_option_blind")
+
+
+def test_retrieval_and_cost_are_measured_as_of_any_system(
+    opened: Callable[..., Resources], made_questions: list[Question]
+) -> None:
+    resources = opened()
+    traces = answer_all("i_medrag", resources, made_questions, progress=False)
+    report = stage_report(traces, resources.profile, rounds="any")
+    assert report.recall.chunks and report.recall.questions == 3
+    recalls = {row.stage: row.recall.value for row in report.recall.rows}
+    assert recalls["candidates"] == recalls["kept"] == recalls["shown"] == 1.0
+    assert report.filter_loss is not None
+    cost = cost_report(traces)
+    assert cost.row("helper", "seconds") is not None and cost.row("search", "seconds") is not None
+    assert cost.row("total", "calls") is None, "no model was asked"
+
+
+def test_with_a_model_every_call_is_charged_once_and_a_replay_needs_no_server(
+    opened: Callable[..., Resources],
+    made_questions: list[Question],
+    model_settings: Callable[..., dict[str, Any]],
+    chaos_server: type,
+) -> None:
+    """The server knows no JSON but rankings, so the writer's reply cannot be read and the asking ends."""
+    server = chaos_server()
+    helper = {"helper.name": "llm", "helper_model.model": "m", "helper_model.base_url": server.url}
+    resources = opened(**model_settings(server.url, **helper))
+    try:
+        traces = answer_all("i_medrag", resources, made_questions, progress=False)
+        calls = resources.tally()
+        resources.close()
+    finally:
+        server.close()
+    for trace in traces:
+        asking, last = trace.rounds
+        assert asking.steps[0].call and asking.steps[0].reason == asking.parsed.reason == "unreadable"
+        assert not asking.reply.call and last.reply.call and last.history == ""
+    cost = cost_report(traces)
+    per_stage = {stage: cost.row(stage, "calls") for stage in ("helper", "read")}
+    assert {stage: row and row.total for stage, row in per_stage.items()} == {"helper": 3, "read": 3}
+    assert sum(calls.values()) == 6
+    report = replay(resources.workspace, resources.profile, "i_medrag", traces, progress=False)
+    assert report.identical == 3
+
+
+def test_the_fingerprint_knows_settings_and_prompts(
+    opened: Callable[..., Resources], made_questions: list[Question], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fingerprint(name: str = "i_medrag", **overrides: Any) -> str:
+        return answering_fingerprint(name, set_up(name, opened(**overrides), made_questions)[0])
+
+    assert len({fingerprint(name) for name in (*HERE, "i_medrag_rrf4", "medrag")}) == 5
+    assert len({fingerprint(), fingerprint(**{"i_medrag.queries": 2}), fingerprint(**{"i_medrag.rounds": 3})}) == 3
+    llm = {"helper.name": "llm", "helper_model.model": "m"}
+    entry = find_system("i_medrag")
+    assert entry.prompts(load_profile("test", llm)) == helper_versions("ask", "follow_up")
+    assert entry.prompts(load_profile("test")) == {}
+    before = fingerprint(**llm)
+    monkeypatch.setattr("medvrag_core.reasoning.follow_up_tasks.VERSION", "other")
+    assert fingerprint(**llm) != before
+
+
+def test_the_composition_tells_both_parts(opened: Callable[..., Resources]) -> None:
+    told = find_system("i_medrag").compose(opened()).composition
+    assert told == "Ask > FollowUp, 2 rounds at most; then PresentNothing > Read"
+    released = load_profile("a100").i_medrag
+    assert (released.rounds, released.queries, released.snippets, released.sees_options) == (4, 3, 32, True)
