@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from medvrag_core.records import Article, LedgerEntry, Page, PageLayout, Record
+from medvrag_core.records import Article, LedgerEntry, LedgerState, Page, PageLayout, Record
 from medvrag_core.settings import CorpusSettings, StageSettings
 
 STORE_FORMAT = 2
 MIN_SIDE = 16
 """Pixels; a page image with a shorter side is taken as a failed rendering."""
+HURTFUL = frozenset({"time_limit", "memory_limit", "crashed"})
+"""Reasons that tell of harm to the renderer; what they cost the corpus is quarantined, not dropped."""
 
 
 class RenderSettings(StageSettings):
@@ -57,7 +59,7 @@ class Job(Record):
 class Note(Record):
     """What is said of one page: becomes a ledger entry in the parent."""
 
-    state: Literal["kept", "dropped", "changed"]
+    state: LedgerState
     reason: str
     detail: str = ""
 

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medvrag_core.corpus.job import ArticleOutcome, FrontMatter, Job, Message, Note, RenderedPage
+from medvrag_core.corpus.job import HURTFUL, ArticleOutcome, FrontMatter, Job, Message, Note, RenderedPage
 from medvrag_core.corpus.source import SourceDocument
 from medvrag_core.errors import InputError, MedvragError
 from medvrag_core.records import Article, LedgerEntry
@@ -223,7 +223,7 @@ def _told(
         LedgerEntry(
             file=document.label,
             page_id=f"{document.article_id}#p{number}" if number else "",
-            state=note.state,
+            state="quarantined" if note.state == "dropped" and note.reason in HURTFUL else note.state,
             reason=note.reason,
             detail=note.detail,
         )
@@ -238,7 +238,7 @@ def _told(
             pages=len(rendered),
             **story.front.model_dump(),
         )
-    elif not any(entry.state == "dropped" and not entry.page_id for entry in entries):
+    elif not any(entry.state in ("dropped", "quarantined") and not entry.page_id for entry in entries):
         entries.append(LedgerEntry(file=document.label, state="dropped", reason="no_usable_page"))
     limited = any(note.reason in ("time_limit", "memory_limit") for _, note in story.notes)
     outcome = ArticleOutcome(

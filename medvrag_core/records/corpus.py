@@ -76,15 +76,21 @@ class Summary(Record):
     method: str
 
 
-class LedgerEntry(Record):
-    """What became of one file or page. ``state`` is ``kept``, ``dropped`` or ``changed``.
+LedgerState = Literal["kept", "dropped", "changed", "quarantined"]
 
-    ``reason`` is a short code (``encrypted``, ``not_a_pdf``, ``pixel_cap``, ...), ``detail`` says
-    it in words, ``page_id`` is empty when the entry speaks of the whole file.
+
+class LedgerEntry(Record):
+    """What became of one file or page.
+
+    ``state`` is ``kept``; ``changed`` (in the corpus, with something to know about it); ``dropped`` (by a rule, such as
+    a blank page or a file that is no PDF); or ``quarantined``: out of the corpus until a person has looked at it, since
+    it hurt the process that read it (time, memory, a crash) or its licence contradicts itself. ``reason`` is a short
+    code (``encrypted``, ``not_a_pdf``, ``pixel_cap``, ...), ``detail`` says it in words, ``page_id`` is empty when the
+    entry speaks of the whole file.
     """
 
     file: str
     page_id: str = ""
-    state: Literal["kept", "dropped", "changed"]
+    state: LedgerState
     reason: str
     detail: str = ""

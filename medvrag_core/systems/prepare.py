@@ -45,6 +45,7 @@ def prepare_corpus(
             ledger_kept=states.count("kept"),
             ledger_changed=states.count("changed"),
             ledger_dropped=states.count("dropped"),
+            ledger_quarantined=states.count("quarantined"),
             fingerprint=store.fingerprint,
         )
     save_profile(workspace, profile)

@@ -7,13 +7,16 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pymupdf
 import pytest
 
+from medvrag_core.corpus import render
 from medvrag_core.corpus.build import article_folder, build_corpus
 from medvrag_core.corpus.exclusion import listed_articles, pages_with_question_text
-from medvrag_core.corpus.source import FolderSource
+from medvrag_core.corpus.job import Note
+from medvrag_core.corpus.source import FolderSource, SourceDocument
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.errors import InputError, MedvragError, MismatchError, NotBuiltError
 from medvrag_core.records import Question
@@ -138,6 +141,25 @@ class TestBadFiles:
         assert page.image_width / page.image_height == pytest.approx(3421 / 1890, rel=0.01)
         assert page.dpi == pytest.approx(126.6, abs=0.5)
         assert reasons(store)["poster.pdf"] >= {"pixel_cap", "text_layer"}
+
+    @pytest.mark.parametrize("reason", ["time_limit", "memory_limit", "crashed"])
+    def test_a_file_that_hurts_its_reader_is_quarantined(
+        self, pdfs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+    ) -> None:
+        (pdfs / "hostile.pdf").write_bytes(b"%PDF-1.7 " + reason.encode())
+        whole = render._one_child
+
+        def hurt(document: SourceDocument, *rest: Any) -> Note | None:
+            if document.article_id != "hostile":
+                return whole(document, *rest)
+            rest[3].started = True
+            return Note(state="dropped", reason=reason, detail="by this test")
+
+        monkeypatch.setattr(render, "_one_child", hurt)
+        store = build(pdfs, tmp_path / "c")
+        told = [entry for entry in store.ledger if entry.file == "hostile.pdf"]
+        assert [(e.page_id, e.state, e.reason) for e in told] == [("", "quarantined", reason)]
+        assert len(store.pages) == 5
 
     def test_bc34_a_degenerate_page_is_dropped_and_the_article_kept(self, tmp_path: Path) -> None:
         (tmp_path / "p").mkdir()
