@@ -10,7 +10,11 @@ On the pages of a run, a page standing where its best chunk does, with BM25 over
 
     python benchmarks/text_arms.py --run runs/articles --queries questions.jsonl --qrels qrels/questions.tsv
 
-``--arm`` adds an arm (text_bge and others need their weights) or, for pages, any retriever of ``medvrag retrieve``.
+``--arm`` adds an arm (text_bge and others need their weights) or, for pages, any retriever of ``medvrag retrieve``;
+``--only`` leaves out all others. MedRAG's rankings without weights, the first being what the others are compared with:
+
+    python benchmarks/text_arms.py --data DIR --work runs/scifact --only --arm medrag_bm25 --arm text_dense --arm medrag
+
 ``--words`` compares instead what BM25 takes for a word, on the same texts: runs of letters and digits (``plain``),
 codes and numbers as :func:`medvrag_core.index.lexical.tokenize` reads them (``codes``), these stemmed (``stemmed``).
 """
@@ -44,7 +48,7 @@ from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import EvaluationSettings, Profile
 from medvrag_core.systems.base import find_system
 from medvrag_core.systems.resources import Resources
-from medvrag_core.systems.retrievers import find_retriever
+from medvrag_core.systems.retrievers import depth_of, find_retriever
 
 ARMS = ("text_bm25", "text_dense", "text_fused", "text_reranked")
 WORDS = ("plain", "codes", "stemmed")
@@ -74,7 +78,8 @@ def text_set(options: argparse.Namespace, profile: Profile) -> tuple[list[Query]
     print(f"{options.data.name}: {len(asked)} queries, {len(chunks)} documents")
 
     def open_arm(name: str) -> Callable[[str], tuple[Hit, ...]]:
-        own = find_system(name).settle(profile)
+        arm = find_system(name)
+        own = arm.settle(profile)
         search = make_chunk_search(
             chunks,
             own.text,
@@ -83,7 +88,7 @@ def text_set(options: argparse.Namespace, profile: Profile) -> tuple[list[Query]
             corpus_fingerprint=options.data.name,
             backward=own.index.backward_weight,
         )
-        return lambda text: search.search(text, own.index.candidates).hits[: max(CUTOFFS)]
+        return lambda text: search.search(text, depth_of(arm, own)).hits[: max(CUTOFFS)]
 
     texts = {name: chunk.text for name, chunk in chunks.items()}
     return asked, gold, words_of(texts) if options.words else open_arm
@@ -154,16 +159,20 @@ def main() -> None:
     parser.add_argument("--qrels", type=Path, help="judged pages")
     parser.add_argument("--limit", type=int, help="only the first N judged queries")
     parser.add_argument("--arm", action="append", default=[], help="one more ranking")
+    parser.add_argument("--only", action="store_true", help="the rankings of --arm alone")
     parser.add_argument("--words", action="store_true", help="compare words of BM25 in place of arms")
     parser.add_argument("--profile", help="default: the run's own, else cpu")
     options = parser.parse_args()
     pages = (options.run, options.queries, options.qrels)
     if not (options.data and options.work) and not all(pages):
         parser.error("give --data and --work, or --run, --queries and --qrels")
+    if options.only and not options.arm:
+        parser.error("--only leaves nothing without --arm")
     try:
         profile = load_profile(options.profile or (str(Workspace(options.run).profile) if options.run else "cpu"))
         asked, gold, open_arm = (pages_of_a_run if options.run else text_set)(options, profile)
-        names = [*WORDS] if options.words else [*ARMS, *(["bm25"] if options.run else []), *options.arm]
+        named = [] if options.only else [*ARMS, *(["bm25"] if options.run else [])]
+        names = [*WORDS] if options.words else [*named, *options.arm]
         compare(names, asked, gold, open_arm, profile.evaluation)
     except MedvragError as error:
         raise SystemExit(str(error)) from None

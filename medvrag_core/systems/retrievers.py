@@ -18,6 +18,7 @@ from medvrag_core.filter.mapreduce import MapReduceFilter
 from medvrag_core.index.fusion import reciprocal_rank_fusion
 from medvrag_core.reasoning.source import retrieve
 from medvrag_core.records import FilterDecision, Hit, Query
+from medvrag_core.settings import Profile
 from medvrag_core.systems import medrag, text_rag
 from medvrag_core.systems.base import SystemEntry, catalog
 from medvrag_core.systems.medvrag import PageEvidence
@@ -118,6 +119,11 @@ def text_arms() -> dict[str, SystemEntry]:
     return {name: entry for name, entry in catalog().items() if entry.make in made_by}
 
 
+def depth_of(arm: SystemEntry, profile: Profile) -> int:
+    """How many chunks the search of a text arm gives, under the arm's own settings."""
+    return medrag.depth(profile.medrag.snippets) if arm.make is medrag.compose else profile.index.candidates
+
+
 def reads_text_alone(name: str) -> bool:
     """Whether a retriever needs no page vectors and no index of them."""
     return RETRIEVERS[name].text_alone if name in RETRIEVERS else name in text_arms()
@@ -130,9 +136,8 @@ def _pages_of_chunks(arm: SystemEntry, resources: Resources, text: str, k: int) 
     page of few words, which has the most words of no chunk, could not be found however good the chunk.
     """
     own = resources.under(arm.settle(resources.profile))
-    depth = medrag.depth(own.profile.medrag.snippets) if arm.make is medrag.compose else own.profile.index.candidates
     best: dict[str, Hit] = {}
-    for hit in own.text_search.search(text, depth).hits:
+    for hit in own.text_search.search(text, depth_of(arm, own.profile)).hits:
         chunk = own.chunks[hit.page_id]
         for page_id in (chunk.page_id, *chunk.also_on):
             best.setdefault(page_id, Hit(page_id=page_id, score=hit.score, rank=len(best) + 1))

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from medvrag_core.index.fusion import reciprocal_rank_fusion
 
+BY_HAND = (["a", "b", "c"], ["b", "d", "a"], ["e", "b"])
+"""Three rankings of unequal length: a is first and third, b is second, first and second, the others are in one each."""
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdefghij"), unique=True, max_size=10), min_size=1, max_size=4)
 
 
@@ -27,6 +29,31 @@ def test_bc30_fusion_of_ranks() -> None:
     assert [(h.page_id, round(h.score, 5)) for h in fused] == [("y", 0.03252), ("x", 0.01639), ("z", 0.01613)]
     tied = reciprocal_rank_fusion([["b"], ["a"]], 2)
     assert [h.page_id for h in tied] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("constant", "scores"),
+    [
+        # b: 1/62 + 1/61 + 1/62, a: 1/61 + 1/63, e: 1/61, d: 1/62, c: 1/63
+        (60, {"b": 0.048652, "a": 0.032266, "e": 0.016393, "d": 0.016129, "c": 0.015873}),
+        # b: 1/102 + 1/101 + 1/102, a: 1/101 + 1/103, e: 1/101, d: 1/102, c: 1/103
+        (100, {"b": 0.029509, "a": 0.019610, "e": 0.009901, "d": 0.009804, "c": 0.009709}),
+    ],
+)
+def test_three_rankings_by_hand(constant: int, scores: dict[str, float]) -> None:
+    fused = reciprocal_rank_fusion(BY_HAND, 9, constant=constant)
+    assert [hit.page_id for hit in fused] == list(scores)
+    assert {hit.page_id: round(hit.score, 6) for hit in fused} == scores
+    assert [hit.rank for hit in fused] == [1, 2, 3, 4, 5]
+    assert reciprocal_rank_fusion(BY_HAND, 2, constant=constant) == fused[:2]
+
+
+def test_ties_and_missing_documents_by_hand() -> None:
+    """x and y are first in one list each; z is second in both, and a list without z takes nothing from it."""
+    fused = reciprocal_rank_fusion([["y", "z"], ["x", "z"], []], 9, constant=60)
+    assert [(hit.page_id, round(hit.score, 6)) for hit in fused] == [("z", 0.032258), ("x", 0.016393), ("y", 0.016393)]
+    merged = list(merged_as_by_medrag([["y", "z"], ["x", "z"], []], 9, 60))
+    assert merged == ["z", "y", "x"], "there the list that is named first wins a tie"
 
 
 @given(RANKINGS, st.sampled_from([0, 60, 100]))

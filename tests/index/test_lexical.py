@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,6 +104,46 @@ def test_stemming_cuts_endings_of_words_and_leaves_codes() -> None:
     assert Bm25Index(["a", "b"], pages).scores("hip infections").tolist() == [0, 0]
     stemmed = Bm25Index(["a", "b"], pages, stemming=True).scores("hip infections")
     assert stemmed[0] > 0 == stemmed[1]
+
+
+def bm25_by_formula(texts: list[str], query: str, k1: float = 0.9, b: float = 0.4) -> list[float]:
+    """BM25 as Lucene has it since version 8, which Pyserini and so MedRAG use, written down from its formula."""
+    documents = [tokenize(text) for text in texts]
+    mean = sum(map(len, documents)) / len(documents)
+    scores = []
+    for words in documents:
+        score = 0.0
+        for word in tokenize(query):
+            holding = sum(word in other for other in documents)
+            idf = math.log(1 + (len(documents) - holding + 0.5) / (holding + 0.5))
+            count = words.count(word)
+            score += idf * count / (count + k1 * (1 - b + b * len(words) / mean)) if count else 0.0
+        scores.append(score)
+    return scores
+
+
+def test_bm25_by_hand() -> None:
+    """Four pages of 4, 2, 2 and 0 words, two on average; gout stands in two pages, urate in one."""
+    texts = ["gout gout urate dose", "gout attack", "asthma spray", ""]
+    rare, common = math.log(1 + 3.5 / 1.5), math.log(1 + 2.5 / 2.5)
+    long, plain = 0.9 * (0.6 + 0.4 * 4 / 2), 0.9
+    by_hand = [common * 2 / (2 + long) + rare * 1 / (1 + long), common * 1 / (1 + plain), 0.0, 0.0]
+    assert [round(score, 4) for score in by_hand] == [0.958, 0.3648, 0.0, 0.0]
+    index = Bm25Index(["a", "b", "c", "d"], texts)
+    assert index.scores("urate in gout") == pytest.approx(by_hand, rel=1e-6)
+    assert bm25_by_formula(texts, "urate in gout") == pytest.approx(by_hand)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["gout", "urate", "il-6", "2.5", "mg"]), max_size=8), min_size=1, max_size=6),
+    st.lists(st.sampled_from(["gout", "urate", "il-6", "mg", "nowhere"]), max_size=4),
+)
+def test_bm25_is_lucene_s(pages: list[list[str]], query: list[str]) -> None:
+    texts = [" ".join(words) for words in pages]
+    if not any(map(tokenize, texts)):
+        return
+    scores = Bm25Index([str(n) for n in range(len(texts))], texts).scores(" ".join(query))
+    assert scores == pytest.approx(bm25_by_formula(texts, " ".join(query)), rel=1e-5, abs=1e-6)
 
 
 def test_pages_without_words_and_unknown_words_do_no_harm() -> None:
