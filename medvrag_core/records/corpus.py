@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import Field
 
 from medvrag_core.records.base import Record
 
@@ -12,8 +14,18 @@ TextSource = Literal["pdf", "ocr", "none"]
 RegionKind = Literal["text", "heading", "caption", "table", "table_row", "figure", "margin"]
 
 
+def _told(default: Any = "") -> Any:
+    """A field that is left out of files while nothing is known, so that corpora of old keep their bytes."""
+    return Field(default, exclude_if=lambda value: value == default)
+
+
 class Article(Record):
-    """One source document. ``article_id`` is the file stem (``PMC5502154``)."""
+    """One source document. ``article_id`` is the file stem (``PMC5502154``).
+
+    From ``version`` on only a source that knows more than the file itself fills the fields: ``version`` counts the
+    deposits of an article in PubMed Central, ``published`` is a date as text (``2018``, ``2018-07``, ``2018-07-02``),
+    ``attribution`` one printable line with authors, title, journal, licence and place.
+    """
 
     article_id: str
     file: str
@@ -23,6 +35,13 @@ class Article(Record):
     doi: str = ""
     pmid: str = ""
     licence: str = ""
+    version: int = _told(0)
+    journal: str = _told()
+    published: str = _told()
+    article_type: str = _told()
+    licence_url: str = _told()
+    attribution: str = _told()
+    source_url: str = _told()
 
 
 class Word(Record):
