@@ -32,7 +32,8 @@ class Check(Record):
 
     Attributes
     ----------
-    role : field of the profile: ``index``, ``filter_model``, ``reader_model`` or ``judge_model``
+    role : ``index``, or field of the profile: ``filter_model``, ``reader_model``, ``helper_model``,
+        ``generator_model``, ``judge_model``
     state : ``unknown`` where the server does not tell, ``skipped`` where the check has no object
     found : one sentence
     change : setting, or flag of the server, that mends a failure or settles what is unknown; else empty
@@ -64,13 +65,17 @@ def roles_of(profile: Profile) -> tuple[RoleName, ...]:
 
     >>> from medvrag_core.profiles.load import load_profile
     >>> roles_of(load_profile("a100")), roles_of(load_profile("cpu"))
-    (('filter_model', 'reader_model', 'judge_model'), ())
+    (('filter_model', 'reader_model', 'helper_model', 'generator_model', 'judge_model'), ())
     """
     # The likelihood reader starts a server of its own where no address is given.
     scored = profile.reader.name == "likelihood" and bool(profile.reader_model.base_url)
     used: list[RoleName] = ["filter_model"] if profile.filter.ranker == "llm" else []
     if scored or profile.reader.name == "vlm":
         used.append("reader_model")
+    if profile.helper.name == "llm":
+        used.append("helper_model")
+    if profile.helper.generator == "llm":
+        used.append("generator_model")
     return (*used, "judge_model") if profile.judge_model.model else tuple(used)
 
 
@@ -110,7 +115,9 @@ def _examined(role: Role) -> Iterator[Check]:
 def _checks_of(role: Role) -> dict[str, Examine]:
     if role.scores_only:
         return {"settings": check_settings} | _SERVED | {"likelihood": check_likelihood}
-    if role.name in {"filter_model", "judge_model"}:
+    if role.name == "generator_model":
+        return _SETTINGS | _SERVED | _CALLED | {"thinking": check_thinking}
+    if role.name != "reader_model":
         return _SETTINGS | _SERVED | _CALLED | {"schema": check_schema, "thinking": check_thinking}
     return _SETTINGS | _SERVED | _CALLED | {"images": check_images, "pixels": check_pixels}
 

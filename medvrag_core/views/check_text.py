@@ -7,5 +7,5 @@ from medvrag_core.models.doctor import Check
 
 def check_text(check: Check) -> str:
     """One line, and below it the setting to change."""
-    head = f"{check.state:9}{check.role:14}{check.name:11}"
+    head = f"{check.state:9}{check.role:16}{check.name:11}"
     return f"{head}{check.found}" + (f"\n{'':{len(head)}}-> {check.change}" if check.change else "")

@@ -140,6 +140,53 @@ def test_the_judge_is_said_not_to_be_started() -> None:
     assert serving_plan(load_profile("a100", {"judge_model.model": ""})).remote == ()
 
 
+def unwrapped(text: str) -> str:
+    """The comments of a plan as one line."""
+    return " ".join(text.replace("\n#", " ").split())
+
+
+def test_helper_and_generator_are_asked_at_a_server_that_is_there() -> None:
+    for name in ("a100", "gpu1"):
+        plan = serving_plan(load_profile(name))
+        model = next(server.model for server in plan.servers if server.role == "filter")
+        assert [(s.role, s.settings, s.model, s.by, s.unfit) for s in plan.shared] == [
+            ("helper", "helper_model", model, "filter", ""),
+            ("generator", "generator_model", model, "filter", ""),
+        ]
+        assert "does not fit" not in unwrapped(plan_text(plan))
+        assert f"helper: helper_model is {model} at http://127.0.0.1:8001/v1, the filter server" in plan_text(plan)
+    assert serving_plan(load_profile("a100", {"helper.name": "embedded", "helper.generator": "embedded"})).shared == ()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"filter_model.model": "Qwen/Qwen3-4B"}, "set generator_model.model=Qwen/Qwen3-4B"),
+        ({"filter_model.context_tokens": 16_384}, "set generator_model.context_tokens=16384"),
+        ({"generator_model.revision": COMMIT}, "set generator_model.revision="),
+        ({"generator_model.base_url": "http://127.0.0.1:8002/v1"}, "stopped before questions are answered"),
+    ],
+)
+def test_a_server_that_cannot_do_the_task_is_told_and_stops_no_other_system(
+    overrides: dict[str, Any], words: str
+) -> None:
+    plan = serving_plan(load_profile("a100", overrides))
+    assert words in plan.shared[-1].unfit and plan.shared[-1].role == "generator"
+    assert f"this does not fit: {plan.shared[-1].unfit}" in unwrapped(plan_text(plan))
+    assert {server.role for server in plan.of_phase("questions")} == {"filter", "reader"}
+
+
+def test_a_generator_elsewhere_is_said_not_to_be_started() -> None:
+    elsewhere = {"generator_model.base_url": "http://127.0.0.1:8009/v1", "generator_model.model": "meta/llama"}
+    plan = serving_plan(load_profile("a100", elsewhere))
+    assert [remote.role for remote in plan.remote] == ["generator", "judge"]
+    assert "generator: meta/llama at http://127.0.0.1:8009/v1 is not started here" in unwrapped(plan_text(plan))
+    assert "no address yet" in plan_text(serving_plan(load_profile("cpu", {"helper.name": "llm"})))
+    assert "helper_model.base_url: not set yet" in plan_text(
+        serving_plan(load_profile("hosted", {"helper.name": "llm"}))
+    )
+
+
 def test_the_node_of_the_paper() -> None:
     plan = serving_plan(load_profile("a100"))
     together = {server.role: server for server in plan.of_phase("questions")}

@@ -17,7 +17,7 @@ from medvrag_core.settings import CallSettings, ModelSettings, Profile
 
 State = Literal["ok", "failed", "unknown", "skipped"]
 T = TypeVar("T")
-RoleName = Literal["filter_model", "reader_model", "judge_model"]
+RoleName = Literal["filter_model", "reader_model", "helper_model", "generator_model", "judge_model"]
 
 _LOOK_UP_SECONDS = 10.0
 _FIELD = re.compile(r"'([a-z_]+)(?=['=:])")

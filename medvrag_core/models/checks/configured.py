@@ -23,6 +23,9 @@ _REPLY_TOKENS_PER_PAGE = 6
 
 _FEW_SUMMARIES = 8
 
+HELPER_REPLY_TOKENS, DOCUMENT_TOKENS = 768, 512
+"""Longest reply of a task beside the reader's, and longest document that is written (a test compares them)."""
+
 JUDGE_CHARACTERS = 12_000
 JUDGE_REPLY_TOKENS = 200
 """As the judge cuts a page and its own reply (a test compares them; rooms forbid to import them)."""
@@ -53,7 +56,13 @@ def check_settings(role: Role) -> Finding:
 
 def check_room(role: Role) -> Finding:
     """Whether ``context_tokens`` holds what the profile wants to send; text lengths are estimates and said to be."""
-    rooms = {"filter_model": _filter_room, "reader_model": _reader_room, "judge_model": _judge_room}
+    rooms = {
+        "filter_model": _filter_room,
+        "reader_model": _reader_room,
+        "helper_model": _helper_room,
+        "generator_model": _generator_room,
+        "judge_model": _judge_room,
+    }
     return rooms[role.name](role)
 
 
@@ -138,6 +147,37 @@ def _reader_room(role: Role) -> Finding:
         f"raise '{role.name}.context_tokens', or lower '{role.name}.max_pixels', 'loop.pages_shown' or"
         f" '{role.name}.max_images'",
     )
+
+
+def _helper_room(role: Role) -> Finding:
+    """The longest prompts: MedRGAG's choice among documents, i-MedRAG's answer from its snippets."""
+    settings, profile, chunk = role.settings, role.profile, role.profile.text.chunk_tokens
+    documents = profile.medrgag.retrieved * chunk + profile.medrgag.generated * DOCUMENT_TOKENS
+    snippets = profile.i_medrag.snippets * chunk
+    reply = min(HELPER_REPLY_TOKENS, settings.max_tokens)
+    wanted = max(documents, snippets) + READER_TEXT_TOKENS + reply
+    sum_ = (
+        f"documents of medrgag {documents:,} or snippets of i_medrag {snippets:,} + text about {READER_TEXT_TOKENS:,}"
+        f" + reply {reply:,} = {wanted:,} tokens of {settings.context_tokens:,}"
+    )
+    if wanted <= settings.context_tokens:
+        return Finding("ok", sum_)
+    change = f"raise '{role.name}.context_tokens', or lower 'i_medrag.snippets' or 'text.chunk_tokens'"
+    # Not every system sends as much.
+    return Finding("unknown", f"{sum_}; a longer call is refused, or loses its last snippets", change)
+
+
+def _generator_room(role: Role) -> Finding:
+    settings = role.settings
+    wanted = READER_TEXT_TOKENS + min(DOCUMENT_TOKENS, settings.max_tokens)
+    sum_ = f"text about {READER_TEXT_TOKENS:,} + document {wanted - READER_TEXT_TOKENS:,} = {wanted:,} tokens"
+    sum_ += f" of {settings.context_tokens:,}"
+    if settings.max_tokens < DOCUMENT_TOKENS:
+        change = f"raise '{role.name}.max_tokens' to {DOCUMENT_TOKENS}"
+        return Finding("unknown", f"{sum_}; longer documents would be cut, and left out", change)
+    if wanted <= settings.context_tokens:
+        return Finding("ok", sum_)
+    return Finding("unknown", f"{sum_}; short questions may fit", f"raise '{role.name}.context_tokens'")
 
 
 def _judge_room(role: Role) -> Finding:

@@ -16,7 +16,7 @@ from medvrag_core.models.serving.memory import ARCHITECTURES, Architecture
 from medvrag_core.records import Record
 from medvrag_core.settings import ModelSettings, Profile
 
-Role = Literal["summary", "filter", "reader", "judge"]
+Role = Literal["summary", "filter", "reader", "helper", "generator", "judge"]
 Phase = Literal["summaries", "questions"]
 
 VLLM = "0.32"

@@ -68,6 +68,20 @@ class Remote(Record):
     key_env: str
 
 
+class Shared(Record):
+    """A model for tasks beside the reader's that is asked at the server of another role, ``by``.
+
+    ``unfit`` says what it wants of that server which it is not, and how to mend it; empty where all is well.
+    """
+
+    role: Role
+    settings: str
+    model: str
+    base_url: str
+    by: Role
+    unfit: str
+
+
 class ServingPlan(Record):
     """All that a profile needs beside the ``medvrag`` process itself.
 
@@ -78,6 +92,7 @@ class ServingPlan(Record):
     profile: str
     note: str
     servers: tuple[Server, ...]
+    shared: tuple[Shared, ...]
     remote: tuple[Remote, ...]
     downloads: tuple[tuple[str, ...], ...]
     unpinned: tuple[str, ...]
@@ -109,18 +124,21 @@ def serving_plan(profile: Profile) -> ServingPlan:
     servers = tuple(_server(profile, place) for place in ours)
     _require_room_together(profile, ours)
     weights = {place.model.model: commit(place) for place in ours}
+    shared, apart = _beside_the_reader(profile, ours)
     if profile.encoder.name == "colqwen2.5":
         weights[profile.encoder.model] = profile.encoder.revision
     return ServingPlan(
         profile=profile.name,
         note=profile.note,
         servers=servers,
+        shared=shared,
         remote=(
             *(
                 Remote(role=place.role, settings=place.settings, **_where(place.model))
                 for place in used
                 if place not in ours
             ),
+            *apart,
             *_judge(profile),
         ),
         downloads=tuple(
@@ -129,6 +147,37 @@ def serving_plan(profile: Profile) -> ServingPlan:
         unpinned=tuple(name for name, pin in weights.items() if not pin),
         in_process=_in_process(profile, ours),
     )
+
+
+def _beside_the_reader(profile: Profile, ours: tuple[Place, ...]) -> tuple[tuple[Shared, ...], tuple[Remote, ...]]:
+    """Helper and generator, for which no GPUs are set apart: those at a server of the plan, and the others."""
+    roles: tuple[tuple[Role, str, ModelSettings, bool], ...] = (
+        ("helper", "helper_model", profile.helper_model, profile.helper.name == "llm"),
+        ("generator", "generator_model", profile.generator_model, profile.helper.generator == "llm"),
+    )
+    shared, apart = list[Shared](), list[Remote]()
+    for role, settings, model, used in roles:
+        host = next((place for place in ours if model.base_url and place.model.base_url == model.base_url), None)
+        if used and host is not None:
+            told = {"model": model.model, "base_url": model.base_url, "unfit": _difference(settings, model, host)}
+            shared.append(Shared(role=role, settings=settings, by=host.role, **told))
+        elif used:
+            apart.append(Remote(role=role, settings=settings, **_where(model)))
+    return tuple(shared), tuple(apart)
+
+
+def _difference(settings: str, model: ModelSettings, host: Place) -> str:
+    """What a model wants of a server that the server is not; nothing is refused, since most systems never ask it."""
+    if host.phase != "questions":
+        return f"that server is stopped before questions are answered; give '{settings}' the address of another"
+    differs = [
+        f"set {settings}.{field}={there}, which is what runs there, or give '{settings}' a server of its own"
+        for field in ("model", "revision")
+        if (there := getattr(host.model, field)) != (here := getattr(model, field)) and here
+    ]
+    if model.context_tokens > host.model.context_tokens:
+        differs.append(f"set {settings}.context_tokens={host.model.context_tokens}, it counts on more")
+    return "; ".join(differs)
 
 
 def _judge(profile: Profile) -> Iterator[Remote]:

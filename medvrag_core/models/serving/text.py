@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import textwrap
 
-from medvrag_core.models.serving.plan import Remote, Server, ServingPlan
+from medvrag_core.models.serving.plan import Remote, Server, ServingPlan, Shared
 
 _ABOUT = {
     "summaries": "Page summaries are written offline, once for a corpus; stop this server before the next phase. "
@@ -30,6 +30,8 @@ def plan_text(plan: ServingPlan) -> str:
         blocks.append(_comment(f"Phase '{phase}'", _ABOUT[phase], *_one_by_one(servers)))
         blocks += [server_text(server) for server in servers]
     hosted = tuple(remote for remote in plan.remote if remote.server == "hosted")
+    if plan.shared:
+        blocks.append(_comment("Asked at a server that is there already", *map(_shared, plan.shared)))
     blocks += [_not_ours(remote) for remote in plan.remote if remote not in hosted]
     if hosted:
         blocks.append(_hosted(hosted))
@@ -76,11 +78,22 @@ def _downloads(plan: ServingPlan) -> str:
     return "\n".join(lines)
 
 
+def _shared(shared: Shared) -> str:
+    unfit = f"; this does not fit: {shared.unfit}" if shared.unfit else ""
+    return f"{shared.role}: {shared.settings} is {shared.model} at {shared.base_url}, the {shared.by} server{unfit}"
+
+
 def _not_ours(remote: Remote) -> str:
     if remote.role == "judge":
         return _comment(
             f"judge: {remote.model} at {remote.base_url or 'no address yet'} is not started here, since only "
             f"`medvrag judge` asks it. Start it by hand ({remote.server}) when its GPUs are free of the other servers."
+        )
+    if remote.role in ("helper", "generator") and remote.server == "vllm":
+        return _comment(
+            f"{remote.role}: {remote.model or 'no model yet'} at {remote.base_url or 'no address yet'} is not started "
+            f"here, since no GPUs are set apart for it. Start it by hand where there is room, or give "
+            f"{remote.settings} the address and model of the filter or the reader, which can serve it too."
         )
     return _comment(f"{remote.role}: {remote.settings} is served by {remote.server}, which is not started here")
 

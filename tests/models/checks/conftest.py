@@ -109,7 +109,13 @@ def profile_of() -> Callable[..., Profile]:
     """Makes a profile with one model behind a server; settings of the model by name, others as ``stage__field``."""
 
     def make(role: str, base_url: str, model: str = QWEN, **changes: Any) -> Profile:
-        uses = {"filter_model": {"filter.ranker": "llm"}, "reader_model": {"reader.name": "vlm"}, "judge_model": {}}
+        uses = {
+            "filter_model": {"filter.ranker": "llm"},
+            "reader_model": {"reader.name": "vlm"},
+            "helper_model": {"helper.name": "llm"},
+            "generator_model": {"helper.generator": "llm"},
+            "judge_model": {},
+        }
         use: dict[str, Any] = uses[role]
         own = {"base_url": base_url, "model": model, "timeout_s": 5.0, "wall_s": 10.0}
         own |= {name: value for name, value in changes.items() if name in ModelSettings.model_fields}

@@ -14,9 +14,18 @@ from medvrag_core.evaluation.labels.judge import PAGE_CHARACTERS, REPLY_TOKENS
 from medvrag_core.filter.llm_ranker import LlmRanker
 from medvrag_core.models.base import ChatModel
 from medvrag_core.models.checks.base import Finding, Role
-from medvrag_core.models.checks.configured import JUDGE_CHARACTERS, JUDGE_REPLY_TOKENS, check_room, reply_tokens
+from medvrag_core.models.checks.configured import (
+    DOCUMENT_TOKENS,
+    HELPER_REPLY_TOKENS,
+    JUDGE_CHARACTERS,
+    JUDGE_REPLY_TOKENS,
+    check_room,
+    reply_tokens,
+)
 from medvrag_core.models.checks.pages import page_size
 from medvrag_core.models.doctor import run_checks
+from medvrag_core.reasoning.knowledge import prompted
+from medvrag_core.reasoning.knowledge.prompted import GAPS_TOKENS, SELECTION_TOKENS, SUMMARY_TOKENS
 from medvrag_core.settings import ReaderSettings
 
 Make = Callable[..., Any]
@@ -87,6 +96,21 @@ def test_the_judge_has_room_for_a_page_as_it_cuts_it(room: Make) -> None:
     assert room("judge_model", context_tokens=3_700).state == "ok"
     short = room("judge_model", context_tokens=3_699)
     assert short.state == "unknown" and "raise 'judge_model.context_tokens'" in short.change
+
+
+def test_the_helper_has_room_for_the_longest_task_and_the_generator_for_its_document(room: Make) -> None:
+    assert max(SUMMARY_TOKENS, GAPS_TOKENS, SELECTION_TOKENS) == HELPER_REPLY_TOKENS
+    assert DOCUMENT_TOKENS == prompted.DOCUMENT_TOKENS
+    snippets, text = 32 * 512, 2_000 + 768
+    assert room("helper_model", context_tokens=snippets + text).state == "ok"
+    short = room("helper_model", context_tokens=snippets + text - 1)
+    assert short.state == "unknown" and "'helper_model.context_tokens'" in short.change and "16,384" in short.found
+    assert room("helper_model", context_tokens=10 * 512 + text, i_medrag__snippets=10).state == "ok"
+    assert room("helper_model", context_tokens=10 * 512 + text - 1, i_medrag__snippets=9).state == "unknown"
+    assert room("generator_model", context_tokens=2_512).state == "ok"
+    assert "raise" in room("generator_model", context_tokens=2_511).change
+    cut = room("generator_model", max_tokens=256)
+    assert (cut.state, cut.change) == ("unknown", "raise 'generator_model.max_tokens' to 512")
 
 
 @given(keep=st.integers(1, 400), most=st.integers(1, 4_000))

@@ -20,13 +20,20 @@ from medvrag_core.views.check_text import check_text
 
 Make = Callable[..., Any]
 FILTER_CHECKS = ["settings", "room", "server", "revision", "context", "tokens", "reply", "schema", "thinking"]
+GENERATOR_CHECKS = [*FILTER_CHECKS[:-2], "thinking"]
 READER_CHECKS = ["settings", "room", "server", "revision", "context", "tokens", "reply", "images", "pixels"]
 VLLM_PYTHON = os.environ.get("MEDVRAG_VLLM_PYTHON", "")
 
 
 @pytest.mark.parametrize(
     ("role", "names"),
-    [("reader_model", READER_CHECKS), ("filter_model", FILTER_CHECKS), ("judge_model", FILTER_CHECKS)],
+    [
+        ("reader_model", READER_CHECKS),
+        ("filter_model", FILTER_CHECKS),
+        ("helper_model", FILTER_CHECKS),
+        ("generator_model", GENERATOR_CHECKS),
+        ("judge_model", FILTER_CHECKS),
+    ],
 )
 def test_a_good_server_passes(examined: Make, role: str, names: list[str]) -> None:
     checks = examined(role)
@@ -60,8 +67,14 @@ def test_a_judge_that_is_not_started_yet_fails_no_run_but_a_wrong_one_does(
     assert examined("judge_model", model="another")["server"].state == "failed"
 
 
-def test_only_models_that_the_profile_uses_are_examined() -> None:
+def test_only_models_that_the_profile_uses_are_examined(profile_of: Make, examined: Make) -> None:
     assert list(run_checks(load_profile("cpu"))) == []
+    unused = {"helper_model.base_url": "http://127.0.0.1:1/v1", "generator_model.model": "m"}
+    assert list(run_checks(load_profile("cpu", unused))) == []
+    silent = profile_of("helper_model", "http://127.0.0.1:1/v1")
+    assert {check.role for check in run_checks(silent)} == {"helper_model"}
+    assert not report_of(silent, run_checks(silent)).ok
+    assert "correct 'generator_model.model'" in examined("generator_model", model="another")["server"].change
     assert list(run_checks(load_profile("cpu-llm"))) == []
     assert report_of(load_profile("cpu"), ()).ok
 
