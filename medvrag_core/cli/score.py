@@ -28,8 +28,8 @@ def score(
     """Score a file of raw replies, or lay the three scorers side by side on a run.
 
     Only strict is a result: it takes exactly one option named in the last answer block of a whole reply. mirage
-    behaves as the public MIRAGE script, which gives "A" to what it cannot read; lenient also reads prose. relaxed is for
-    answers in free text, whose lines have no options: a number within 5 % of gold, or the gold text. Example:
+    behaves as the public MIRAGE script, which gives "A" to what it cannot read; lenient also reads prose. relaxed is
+    for answers in free text, whose lines have no options: a number within 5 % of gold, or the gold text. Example:
 
         medvrag score --replies replies.jsonl --scorer mirage --out scored.jsonl
     """

@@ -3,7 +3,8 @@
 The policies were made for the boxes of an OCR engine. Here a box is a run of words on one line, whether the words come
 from a text layer or from OCR, so both kinds of pages are treated alike. VisRAG counts in pixels of images of any size;
 here a pixel is 1/200 inch, since its demonstration renders PDF pages at 200 dpi. Unlike there, no box is dropped for
-its OCR score: that was decided when the corpus was built.
+its OCR score: that was decided when the corpus was built. The third kind of text, which needs a model, is in
+:mod:`medvrag_core.corpus.captions`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from itertools import pairwise
 from medvrag_core.corpus.lines import Rectangle, hull
 from medvrag_core.corpus.text import join_lines, normalize, vocabulary_of
 from medvrag_core.records import Page, PageLayout
-from medvrag_core.settings import PageTextPolicy
+from medvrag_core.settings import LayoutPolicy
 
 _PIXELS_PER_POINT = 200 / 72
 _NEAR = 15.0  # pixels: boxes nearer than this in height are on a line, or belong together
@@ -36,7 +37,7 @@ class TextBox:
         return (self.box[0] + self.box[2]) / 2, (self.box[1] + self.box[3]) / 2
 
 
-def text_of_page(page: Page, layout: PageLayout, policy: PageTextPolicy) -> str:
+def text_of_page(page: Page, layout: PageLayout, policy: LayoutPolicy) -> str:
     """Text of a page under a policy.
 
     Parameters

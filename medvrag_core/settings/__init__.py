@@ -10,7 +10,14 @@ from medvrag_core.settings.base import StageSettings, cores, looks_like_a_key
 from medvrag_core.settings.models import WHERE_FIELDS, CallSettings, ModelSettings, ServeSettings
 from medvrag_core.settings.pages import LOADER_FIELDS, CorpusSettings, EncoderSettings, Storage
 from medvrag_core.settings.profile import RESULT_BLIND, Profile, answering_settings, differences, fingerprint
-from medvrag_core.settings.search import MACHINE_FIELDS, FilterSettings, IndexSettings, PageTextPolicy, TextSettings
+from medvrag_core.settings.search import (
+    MACHINE_FIELDS,
+    FilterSettings,
+    IndexSettings,
+    LayoutPolicy,
+    PageTextPolicy,
+    TextSettings,
+)
 from medvrag_core.settings.systems import (
     HelperSettings,
     IMedRagSettings,
@@ -33,6 +40,7 @@ __all__ = [
     "HelperSettings",
     "IMedRagSettings",
     "IndexSettings",
+    "LayoutPolicy",
     "LoopSettings",
     "MedRagSettings",
     "MedRgagSettings",

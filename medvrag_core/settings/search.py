@@ -54,7 +54,8 @@ class FilterSettings(StageSettings):
 
 PlainEncoder = Literal["bge", "contriever", "specter"]
 """Text encoders that are one set of weights, for queries and passages alike."""
-PageTextPolicy = Literal["reading_order", "adjacent_merging", "layout_preserving"]
+LayoutPolicy = Literal["reading_order", "adjacent_merging", "layout_preserving"]
+PageTextPolicy = LayoutPolicy | Literal["captions"]
 
 
 class TextSettings(StageSettings):
@@ -80,7 +81,9 @@ class TextSettings(StageSettings):
     )
     device: str = Field("cpu", description="of all encoders but embedded, and of the cross_encoder")
     page_text: PageTextPolicy = Field(
-        "reading_order", description="what chunks are cut from; the other two are VisRAG's policies for OCR"
+        "reading_order",
+        description="what chunks are cut from; the next two are VisRAG's policies for OCR. captions: what "
+        "serve.summary_model writes down of the page image; captions, tables and headings where there is no such model",
     )
     chunk_tokens: int = Field(512, ge=8, description="word pieces of BERT a chunk, with [CLS] and [SEP]")
     overlap_tokens: int = 64

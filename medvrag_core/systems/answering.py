@@ -264,6 +264,7 @@ def answering_fingerprint(name: str, resources: Resources) -> str:
         resources.reader.fingerprint,
         # The reader's fingerprint holds its own prompts; a filter without a model has none.
         *(f"{purpose}={versions[purpose]}" for purpose in sorted(versions) if purpose.startswith("filter_")),
+        *([resources.captioner.fingerprint] if resources.profile.text.page_text == "captions" else []),
         *filter(None, [find_system(name).version(resources.profile)]),
         *(f"{purpose}={one}" for purpose, one in sorted(find_system(name).prompts(resources.profile).items())),
         *(f"{question_id}={one.digest}" for question_id, one in sorted(resources.precedents.items())),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
+from medvrag_core.corpus.captions import Caption, Captioner, ModelCaptioner, RegionCaptioner, ensure_captions
 from medvrag_core.corpus.chunks import TextChunk, chunk_pages
 from medvrag_core.corpus.page_text import text_of_page
 from medvrag_core.corpus.store import CorpusStore
@@ -158,12 +159,32 @@ class Resources:
         """BM25 over page text, words as they are written."""
         return Bm25Index([p.page_id for p in self.store.pages], [p.text for p in self.store.pages])
 
-    @opened("text.chunk_tokens", "text.overlap_tokens", "text.page_text")
+    @opened("serve.summary_model")
+    def captioner(self) -> Captioner:
+        """The vision-language model that describes pages offline, or the stand-in where there is none."""
+        model = self.profile.serve.summary_model
+        return ModelCaptioner(self.chat(model)) if model.model else RegionCaptioner()
+
+    @opened("serve.summary_model")
+    def captions(self) -> dict[str, Caption]:
+        """The caption of every page by page id; those that are missing are made on first use."""
+        calls = self.profile.calls
+        return ensure_captions(
+            self.store,
+            self.captioner,
+            self.workspace.text,
+            at_once=calls.in_flight if self.profile.serve.summary_model.model else 1,
+            stop=lambda: self.limits.stop("stopped"),
+        )
+
+    @opened("text.chunk_tokens", "text.overlap_tokens", "text.page_text", "serve.summary_model")
     def chunks(self) -> dict[str, TextChunk]:
         """Text chunks of the corpus by id, the same for every encoder: cut by the vocabulary of BERT."""
         settings = self.profile.text
 
         def layout_of(page: Page) -> str:
+            if settings.page_text == "captions":
+                return self.captions[page.page_id].text
             return text_of_page(page, self.store.layout(page.page_id), settings.page_text)
 
         made = chunk_pages(
@@ -176,7 +197,7 @@ class Resources:
         )
         return {chunk.chunk_id: chunk for chunk in made}
 
-    @opened("text", "encoder", "index.backward_weight")
+    @opened("text", "encoder", "index.backward_weight", "serve.summary_model")
     def text_search(self) -> ChunkSearch:
         """Search over text chunks as the text settings describe it; its vectors are made on first use."""
         return make_chunk_search(
@@ -250,9 +271,10 @@ class Resources:
             self.chat(self.profile.reader_model), overflow=self.profile.loop.overflow, pages=self.profile.reader.pages
         )
 
-    @opened("filter", "reader")
+    @opened("filter", "reader", "text.page_text", "serve.summary_model")
     def prompt_versions(self) -> dict[str, str]:
         """Digest of the prompt in force for each purpose for which this profile calls a model."""
+        from medvrag_core.corpus import captions
         from medvrag_core.filter import llm_ranker
         from medvrag_core.reasoning import prompts
 
@@ -261,6 +283,8 @@ class Resources:
             versions |= dict.fromkeys(("filter_map", "filter_reduce"), llm_ranker.prompt_version())
         if self.profile.reader.name == "vlm":
             versions |= prompts.prompt_versions()
+        if self.profile.text.page_text == "captions" and self.profile.serve.summary_model.model:
+            versions["caption"] = captions.prompt_version()
         return versions
 
     def close(self) -> None:

@@ -20,9 +20,9 @@ from medvrag_core.corpus.page_text import TextBox, adjacent_merging, layout_pres
 from medvrag_core.corpus.text import normalize
 from medvrag_core.corpus.textlayer import fraction_box, read_text_layer
 from medvrag_core.records import Page, PageLayout, Word
-from medvrag_core.settings import PageTextPolicy
+from medvrag_core.settings import LayoutPolicy
 
-POLICIES: tuple[PageTextPolicy, ...] = ("reading_order", "adjacent_merging", "layout_preserving")
+POLICIES: tuple[LayoutPolicy, ...] = ("reading_order", "adjacent_merging", "layout_preserving")
 WIDTH, HEIGHT = 612.0, 792.0  # a letter page: 1700 x 2200 pixels of 1/200 inch
 
 
@@ -41,7 +41,7 @@ def page_of(lines: Sequence[tuple[float, float, str]], *, text: str = "") -> tup
     return page, PageLayout(page_id="a#p1", words=tuple(words), regions=())
 
 
-def text(policy: PageTextPolicy, lines: Sequence[tuple[float, float, str]]) -> str:
+def text(policy: LayoutPolicy, lines: Sequence[tuple[float, float, str]]) -> str:
     return text_of_page(*page_of(lines), policy)
 
 
@@ -135,7 +135,7 @@ def test_words_on_a_line_are_one_box_and_cells_are_not() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_page_without_words_has_no_text(policy: PageTextPolicy) -> None:
+def test_a_page_without_words_has_no_text(policy: LayoutPolicy) -> None:
     assert text(policy, []) == ""
 
 

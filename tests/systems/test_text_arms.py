@@ -6,17 +6,20 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from medvrag_core.encoders import transformer
 from medvrag_core.encoders.minilm import load_minilm
 from medvrag_core.errors import InputError, MedvragError, MismatchError, SettingsError
+from medvrag_core.models.outcomes import RunStopped
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import answer_all, answering_fingerprint, set_up
 from medvrag_core.systems.base import find_system
+from medvrag_core.systems.replay import replay
 from medvrag_core.systems.resources import Resources
 from medvrag_core.systems.retrievers import find_retriever, reads_text_alone, text_arms
 from medvrag_core.systems.text_rag import ChunkEvidence
@@ -36,7 +39,7 @@ def resources(made_run: Workspace, tmp_path: Path) -> Resources:
 
 def test_the_issue_names_these_arms() -> None:
     medrag = {name for name in text_arms() if name.startswith("medrag")}
-    assert {*HERE, *WEIGHTS, "text_iterative"} == set(text_arms()) - medrag
+    assert {*HERE, *WEIGHTS, "text_iterative", "text_captions"} == set(text_arms()) - medrag
 
 
 @pytest.mark.parametrize("name", HERE)
@@ -187,3 +190,71 @@ def test_text_retrievers_need_no_index(
     assert done.code == 0, done.err
     assert out.read_text().split()[2].startswith("gout#")
     assert not (run / "index").exists() and not (run / "vectors").exists()
+
+
+# --- captions -----------------------------------------------------------------------------------
+
+
+def test_without_a_model_captions_are_headings_tables_and_captions(
+    resources: Resources, made_questions: list[Question]
+) -> None:
+    """These pages have headings and prose, so that their captions name subjects and hold no answers."""
+    traces = answer_all("text_captions", resources, made_questions, progress=False)
+    assert {t.outcome for t in traces} == {"answered"} and all(t.rounds[0].shown for t in traces)
+    own = resources.under(find_system("text_captions").settle(resources.profile))
+    text = " ".join(chunk.text for chunk in own.chunks.values())
+    assert "Gout and its treatment" in text and "Allopurinol is started" not in text
+    assert own.captions["gout#p1"].made_by == "regions-1"
+    kinds = sorted(path.name.partition("-")[0] for path in resources.workspace.text.iterdir())
+    assert kinds == ["captions", "embedded"]
+    ranked = find_retriever("text_captions")(resources, "Gout treatment", 5)
+    assert ranked[0].page_id.startswith("gout#")
+
+
+def captioned(resources: Resources, url: str, **more: Any) -> Resources:
+    settings = {"serve.summary_model.model": "m", "serve.summary_model.base_url": url, "calls.pause_s": 0.0} | more
+    return Resources(resources.workspace, load_profile("test", settings))
+
+
+def test_captions_of_a_model_are_what_chunks_are_cut_from(
+    resources: Resources, chaos: Any, made_questions: list[Question]
+) -> None:
+    opened = captioned(resources, chaos.url)
+    own = opened.under(find_system("text_captions").settle(opened.profile))
+    traces = answer_all("text_captions", opened, made_questions, progress=False)
+    assert {t.outcome for t in traces} == {"answered"}
+    captions = {page: caption.text for page, caption in own.captions.items()}
+    assert all(text.startswith("<answer>") for text in captions.values()), "this server says nothing else"
+    assert {word for chunk in own.chunks.values() for word in chunk.text.split()} == set(captions.values())
+    paid = {group.purpose: group.calls for group in opened.calls.prompts()}
+    assert paid == {"caption": len(captions)}
+    assert own.prompt_versions.keys() == {"caption"} and opened.prompt_versions == {}
+    chaos.close()
+    assert answer_all("text_captions", captioned(resources, chaos.url), made_questions, progress=False) == traces
+    again = replay(opened.workspace, opened.profile, "text_captions", traces, progress=False)
+    assert again.identical == len(traces)
+
+
+def test_who_captions_is_in_the_fingerprint_of_answers_from_captions_alone(
+    resources: Resources, made_questions: list[Question]
+) -> None:
+    def key(name: str, opened: Resources) -> str:
+        return answering_fingerprint(name, set_up(name, opened, made_questions)[0])
+
+    model, other = (
+        captioned(resources, "http://127.0.0.1:1/v1"),
+        captioned(resources, "http://127.0.0.1:1/v1", **{"serve.summary_model.model": "n"}),
+    )
+    elsewhere = captioned(resources, "http://127.0.0.1:2/v1")
+    assert len({key("text_captions", one) for one in (resources, model, other)}) == 3
+    assert key("text_captions", elsewhere) == key("text_captions", model), "where a model runs changes no caption"
+    assert key("text_dense", model) == key("text_dense", captioned(resources, "http://x/v1"))
+
+
+def test_a_captioner_that_is_not_there_stops_the_run_and_not_the_questions(
+    resources: Resources, made_questions: list[Question]
+) -> None:
+    opened = captioned(resources, "http://127.0.0.1:1/v1", **{"calls.attempts": 1})
+    with pytest.raises(RunStopped, match=r"page '\w+#p1' has no caption|cannot be reached"):
+        answer_all("text_captions", opened, made_questions, progress=False)
+    assert not list(opened.workspace.traces("text_captions").glob("*"))
