@@ -11,7 +11,14 @@ from medvrag_core.records import Trace
 
 _CLOCK: dict[str, Any] = {
     "seconds": True,
-    "rounds": {"__all__": {"times": True, "reply": {"attempts"}, "refinement": {"attempts"}}},
+    "rounds": {
+        "__all__": {
+            "times": True,
+            "reply": {"attempts"},
+            "refinement": {"attempts"},
+            "steps": {"__all__": {"attempts"}},
+        }
+    },
 }
 """Fields that tell how long something took, or how often it had to be tried; they say nothing about the result."""
 

@@ -208,8 +208,12 @@ class Helpers:
 
     bodies: list[dict[str, Any]] = field(default_factory=list)
     select: str = ""
+    faults: int = 0
 
     def answer(self, request: Request) -> Response:
+        if self.faults:
+            self.faults -= 1
+            return Response("{}", 503, content_type="application/json")
         body = json.loads(request.data)
         self.bodies.append(body)
         fields = body.get("response_format", {}).get("json_schema", {}).get("schema", {}).get("properties", {})
@@ -345,6 +349,20 @@ def test_a_selection_that_cannot_be_read_shows_all(
     assert done.steps[-1].reason == "unreadable" and done.steps[-1].text == "Select 1 only."
     assert set(done.shown) == set(done.filter.kept) and len(done.written) == 5
     assert trace.outcome == "answered"
+
+
+def test_calls_that_took_several_tries_are_the_same_in_a_replay(
+    opened: Open, made_questions: list[Question], helpers: Helpers, models: dict[str, Any]
+) -> None:
+    helpers.faults = 2
+    resources = opened(**models, **{"calls.pause_s": 0.0, "calls.in_flight": 1})
+    traces = answer_all("medrgag", resources, made_questions[:1], progress=False)
+    resources.close()
+    assert max(step.attempts for step in only_round(traces[0]).steps) == 3
+    profile = load_profile("test", CHUNKS | models)
+    assert replay(resources.workspace, profile, "medrgag", traces, progress=False).different == ()
+    once = Trace.from_json(re.sub(r'"attempts":3', '"attempts":1', traces[0].to_json()))
+    assert once != traces[0] and canonical_trace(once) == canonical_trace(traces[0])
 
 
 @pytest.mark.parametrize("refinement", ["option_blind", "with_options"])
