@@ -8,8 +8,9 @@ asked. Three things that decide how the two weigh against each other:
   and so a reply of n tokens of which one makes the choice has about the n-th root of the choice's own probability.
   VisRAG asks for the bare letter, so its P is spread wider.
 - Lambda is the softmax of scores as they are, at temperature 1. Cosines, as VisRAG-Ret has them, lie between -1 and 1,
-  so that no page has more than e^2 times the weight of another, and mostly all have nearly the same. Sums over many
-  query vectors, as late interaction has them, may differ by whole numbers: lambda then gives most to the first page.
+  so that no page has more than e^2 times the weight of another, and mostly all have nearly the same. The score of late
+  interaction here is the sum of two means of cosines, which is as flat; one that sums over query vectors, as it is
+  mostly written, may differ by whole numbers from page to page, and lambda would then give most to the first.
 - VisRAG's code decodes with beams, and takes the probability of the best beam; here it is that of the reply as sampled.
 
 An embedded reader tells no probability of a text. Its share of the option that it names stands for P.

@@ -401,8 +401,8 @@ def _notes(work: _Work, lines: tuple[PlanLine, ...]) -> Iterator[str]:
         yield f"{at_once} questions at a time take less than one after another; by how much, nothing here has measured"
     if profile.serve.summary_model.model:
         yield (
-            f"{profile.serve.summary_model.model} can be served, but summaries are sentences of the page; its time "
-            "is not planned"
+            f"{profile.serve.summary_model.model} writes captions for text.page_text: captions alone, summaries are "
+            "sentences of the page; its time is not planned"
         )
     if profile.encoder.device.startswith("cuda") or any(line.gpu_s for line in lines):
         yield "times on GPUs are the paper's or arithmetic; nothing of this project has run on a GPU yet"
