@@ -107,6 +107,25 @@ def test_one_source_is_searched_as_the_text_arms_are(opened: Open) -> None:
     assert source.search("allopurinol dose in gout").hits == plain.hits
 
 
+def test_the_reader_gets_found_and_written_documents_in_the_order_of_the_reranker(
+    opened: Open, made_questions: list[Question], helpers: Helpers, models: dict[str, Any]
+) -> None:
+    helpers.select, helpers.document = '{"selected": [1, 2, 3, 4, 5, 6]}', made_questions[0].question
+    resources = opened(**models, **{"medrgag.selected": 6})
+    system = find_system("medrgag").compose(resources)
+    given: list[Any] = []
+    read = resources.reader.read
+    resources.reader.read = lambda one: given.append(one) or read(one)  # type: ignore[assignment, method-assign, func-returns-value]
+    system.answer(made_questions[0])
+    resources.close()
+    items = given[0].evidence
+    assert len(items) == 6 and {bool(item.written_by) for item in items} == {True, False}
+    scores = source_of(resources).relevance(made_questions[0].question, [item.text for item in items])
+    assert list(scores) == sorted(scores, reverse=True)
+    by_writer = [bool(item.written_by) for item in items]
+    assert by_writer != sorted(by_writer), "not simply found before written"
+
+
 def test_the_reranker_is_that_of_the_text_settings() -> None:
     def reranker(**text: str) -> tuple[str, str, int]:
         made = text_settings(load_profile("test", {f"text.{name}": value for name, value in text.items()}))
@@ -208,6 +227,7 @@ class Helpers:
 
     bodies: list[dict[str, Any]] = field(default_factory=list)
     select: str = ""
+    document: str = "Allopurinol lowers urate."
     faults: int = 0
 
     def answer(self, request: Request) -> Response:
@@ -228,7 +248,7 @@ class Helpers:
             text = self.select or json.dumps({"needs": [{"need": "dose", "documents": [1]}], "selected": [7, 1, 99]})
         else:
             subject = prompt.split("<subject>")[1].split("</subject>")[0].strip()
-            text = f"Allopurinol lowers urate. On: {subject}"
+            text = f"{self.document} On: {subject}"
         usage = {"prompt_tokens": 900, "completion_tokens": 9, "total_tokens": 909}
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
         reply = {"id": "1", "model": body["model"], "choices": [choice], "usage": usage}
