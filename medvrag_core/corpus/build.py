@@ -13,6 +13,8 @@ from urllib.parse import quote
 from tqdm import tqdm
 
 from medvrag_core.corpus.job import ArticleOutcome, RenderedPage, RenderSettings, StoredPage
+from medvrag_core.corpus.ledger_table import ledger_rows, write_ledger_table
+from medvrag_core.corpus.licences import settled_article
 from medvrag_core.corpus.render import StoppedError, render_document
 from medvrag_core.corpus.source import FolderSource, PageSource, SourceDocument
 from medvrag_core.corpus.store import CorpusManifest, CorpusStore
@@ -44,7 +46,7 @@ def build_corpus(
     require_same_settings(folder, shaping, way_out="choose a new run, or delete that folder")
     save_settings(folder, shaping)
     _render_missing(documents, folder, settings, workers, progress)
-    _publish_articles(documents, folder, source.ledger())
+    _publish_articles(documents, folder, source.ledger(), settings)
     summarize_pages(CorpusStore.open(folder), settings)
     return CorpusStore.open(folder)
 
@@ -152,6 +154,7 @@ def publish_index(
     Raises InputError when there is no page.
     """
     write_text(folder / "ledger.jsonl", _lines(ledger))
+    write_ledger_table(folder, ledger_rows(articles, (page.page for page in pages), ledger))
     if not pages:
         raise InputError(
             f"no usable page in {len({entry.file for entry in ledger})} files",
@@ -166,12 +169,17 @@ def publish_index(
     write_text(folder / "manifest.json", manifest.to_json())
 
 
-def _publish_articles(documents: Sequence[SourceDocument], folder: Path, ledger: Sequence[LedgerEntry]) -> None:
-    outcomes, stored = [], []
+def _publish_articles(
+    documents: Sequence[SourceDocument], folder: Path, ledger: Sequence[LedgerEntry], settings: CorpusSettings
+) -> None:
+    outcomes: list[ArticleOutcome] = []
+    stored: list[StoredPage] = []
     for document in documents:
         home = folder / article_folder(document.article_id)
-        outcomes.append(ArticleOutcome.from_json((home / "outcome.json").read_bytes(), source=str(home)))
-        stored += read_stored_pages(home)
+        outcome = ArticleOutcome.from_json((home / "outcome.json").read_bytes(), source=str(home))
+        own = read_stored_pages(home)
+        outcomes.append(_settled(outcome, own, settings.licence))
+        stored += own
     entries = [*ledger, *(entry for outcome in outcomes for entry in outcome.entries)]
     files = {o.article_id: o.article.file for o in outcomes if o.article is not None}
     kept, repeated = _without_duplicates(stored, files)
@@ -184,6 +192,15 @@ def _publish_articles(documents: Sequence[SourceDocument], folder: Path, ledger:
         if o.article is not None and o.article_id in counts
     ]
     publish_index(folder, articles, kept, [*entries, *repeated])
+
+
+def _settled(outcome: ArticleOutcome, pages: Sequence[StoredPage], licence: str) -> ArticleOutcome:
+    """The outcome with the licence of its article, as the article and its first and last two pages tell it."""
+    if outcome.article is None:
+        return outcome
+    ends = {page.page.page_id: page.page.text for page in (*pages[:2], *pages[-2:])}
+    article, entries = settled_article(outcome.article, "\n".join(ends.values()), licence)
+    return outcome.model_copy(update={"article": article, "entries": (*outcome.entries, *entries)})
 
 
 def _without_duplicates(

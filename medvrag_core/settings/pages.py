@@ -26,6 +26,14 @@ class CorpusSettings(StageSettings):
     seconds_per_page: float = Field(20.0, description="wall-clock limit for one page in the child process")
     memory_mb: int = Field(3_072, description="address space of the child process")
     near_duplicate: float = Field(0.97, description="cosine of page means above which the later page is left out")
+    licence: str = Field(
+        "", exclude_if=lambda text: not text, description="of articles that state none, such as CC BY; empty: unknown"
+    )
+    summarizer: Literal["extractive", "model"] = Field(
+        "extractive",
+        exclude_if=lambda name: name == "extractive",
+        description="model: `serve.summary_model` looks at each page image",
+    )
     summary_tokens: int = Field(120, description="words and numbers in one page summary")
 
 
