@@ -140,6 +140,7 @@ def _question_text(question: Question) -> str:
 def _evidence_lines(given: ReaderInput) -> list[str]:
     lines = []
     for number, item in enumerate(given.evidence, 1):
-        name = f"{number}. page {neutral(item.page_id)}"
+        kind = "document written for this question and on no page:" if item.written_by else "page"
+        name = f"{number}. {kind} {neutral(item.page_id)}"
         lines.append(name if item.image else f"{name}, as text: {neutral(item.text)}")
     return lines

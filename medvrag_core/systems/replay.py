@@ -55,9 +55,11 @@ def replay(
             scratch.system(arm).symlink_to(workspace.system(arm).resolve())
         resources = Resources(scratch, profile.model_copy(update={"calls": calls}))
         try:
-            if resources.prompt_versions:
+            entry = find_system(name)
+            versions = resources.prompt_versions | dict(entry.prompts(entry.settle(profile)))
+            if versions:
                 refuse_changed_prompts(
-                    changed_prompts(resources.calls, resources.prompt_versions, stored),
+                    changed_prompts(resources.calls, versions, stored),
                     way_out="replay with the version of this package that made the run",
                 )
             again = answer_all(name, resources, questions, progress=progress)

@@ -21,7 +21,7 @@ from medvrag_core.reasoning import helper_calls
 from medvrag_core.reasoning.knowledge.embedded import EXTRACT
 from medvrag_core.records import Question, Round, Trace
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.systems.answering import answer_all, answering_fingerprint, set_up
+from medvrag_core.systems.answering import answer_all, answering_fingerprint, read_traces, set_up
 from medvrag_core.systems.base import find_system
 from medvrag_core.systems.canonical import canonical_trace
 from medvrag_core.systems.medrgag import BalancedChunks, text_settings
@@ -347,6 +347,9 @@ def test_a_changed_prompt_is_told_before_anything_is_asked(
         answer_all("medrgag", again, made_questions[:1], progress=False)
     again.close()
     assert len(helpers.bodies) == asked
+    traces = read_traces(again.workspace, "medrgag", made_by="the run above")
+    with pytest.raises(MismatchError, match=r"prompt of 'select' .* replay with the version of this package"):
+        replay(again.workspace, again.profile, "medrgag", traces, progress=False)
 
 
 def test_each_arm_names_the_prompts_that_it_uses() -> None:

@@ -27,9 +27,10 @@ from medvrag_core.reasoning.knowledge.stages import (
     by_score,
 )
 from medvrag_core.reasoning.loop import RoundError, as_round, run_rounds
+from medvrag_core.reasoning.prompts import round_prompt
 from medvrag_core.reasoning.replies import MAX_QUERY
 from medvrag_core.reasoning.stages import PresentNothing, Read
-from medvrag_core.records import EvidenceItem, ParsedReply, Question, Step, Summary
+from medvrag_core.records import EvidenceItem, ParsedReply, Question, ReaderInput, Step, Summary
 from medvrag_core.settings import LoopSettings, ReaderSettings
 
 QUESTION = Question(
@@ -303,6 +304,16 @@ def test_a_call_that_fails_ends_the_question(fake_chat: Any) -> None:
     gone = PromptedSummarizer(fake_chat(lambda request: CallError("unavailable", "the server is gone")))
     with pytest.raises(RoundError, match="the server is gone"):
         run_rounds(QUESTION, pipeline(gone), LoopSettings(max_rounds=1))
+
+
+def test_a_reader_is_told_which_documents_were_written() -> None:
+    written = EvidenceItem(evidence_id="written-1-1", page_id="written-1-1", text="Told.", written_by="w")
+    given = ReaderInput(question=QUESTION, round=1, must_answer=True, evidence=(ITEMS[0], written))
+    lines = round_prompt(given).split("<pages>")[1].split("</pages>")[0].strip().splitlines()
+    assert lines[1:] == [
+        "1. page d#p1, as text: Fact 1.",
+        "2. document written for this question and on no page: written-1-1, as text: Told.",
+    ]
 
 
 def test_a_written_document_that_is_shown_is_told_as_written() -> None:
