@@ -32,7 +32,7 @@ from medvrag_core.reasoning.knowledge.stages import (
     by_score,
 )
 from medvrag_core.reasoning.stages import KeepBest, Present, PresentNothing, Read, Retrieve
-from medvrag_core.records import SearchResult, StepKind
+from medvrag_core.records import EvidenceItem, SearchResult, StepKind
 from medvrag_core.settings import Profile, TextSettings
 from medvrag_core.systems.base import Composed, System, register
 from medvrag_core.systems.resources import Resources
@@ -48,13 +48,16 @@ class BalancedChunks(ChunkEvidence):
             per_source = self.resources.profile.medrgag.per_source
             return search_each(self.resources.text_search, query, per_source, self.sources)
 
-    def relevance(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """What the reranker gives each text, wherever it comes from."""
+    def relevance(self, query: str, evidence: Sequence[EvidenceItem]) -> Sequence[float]:
+        """What the reranker gives each item, a chunk or a text that was written."""
+        written = [item.text for item in evidence if item.written_by]
+        chunks = [item.evidence_id for item in evidence if not item.written_by]
         with self.resources.searching:
             search = self.resources.text_search
             assert isinstance(search, RerankedChunks)
-            scores: list[float] = search.scorer.text_scores(query, texts).tolist()
-        return scores
+            of_written = iter(search.scorer.text_scores(query, written) if written else ())
+            of_chunks = iter(search.scorer.scores(query, chunks) if chunks else ())
+        return [float(next(of_written if item.written_by else of_chunks)) for item in evidence]
 
     @cached_property
     def sources(self) -> Mapping[str, NDArray[np.int64]]:

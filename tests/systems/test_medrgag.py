@@ -120,8 +120,14 @@ def test_the_reader_gets_found_and_written_documents_in_the_order_of_the_reranke
     resources.close()
     items = given[0].evidence
     assert len(items) == 6 and {bool(item.written_by) for item in items} == {True, False}
-    scores = source_of(resources).relevance(made_questions[0].question, [item.text for item in items])
+    source = source_of(resources)
+    scores = source.relevance(made_questions[0].question, items)
     assert list(scores) == sorted(scores, reverse=True)
+    found = {hit.page_id: hit.score for hit in source.search(made_questions[0].question).hits}
+    told = {item.evidence_id: score for item, score in zip(items, scores, strict=True)}
+    assert all(told[name] == pytest.approx(found[name]) for name in told if not name.startswith("written"))
+    as_text = [item.model_copy(update={"written_by": "w"}) for item in items]
+    assert source.relevance(made_questions[0].question, as_text) == pytest.approx(scores, abs=5e-3), "one scale"
     by_writer = [bool(item.written_by) for item in items]
     assert by_writer != sorted(by_writer), "not simply found before written"
 

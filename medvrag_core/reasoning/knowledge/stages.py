@@ -30,14 +30,14 @@ def as_they_stand(question: Question, evidence: Sequence[EvidenceItem]) -> Seque
     return evidence
 
 
-def by_score(scores: Callable[[str, Sequence[str]], Sequence[float]]) -> Order:
-    """Best first by the score of each text for the question; equal scores as they stand."""
+def by_score(scores: Callable[[str, Sequence[EvidenceItem]], Sequence[float]]) -> Order:
+    """Best first by the score of each item for the question; equal scores as they stand."""
 
     def order(question: Question, evidence: Sequence[EvidenceItem]) -> Sequence[EvidenceItem]:
         if len(evidence) < 2:
             return evidence
-        of = scores(question.question, [item.text for item in evidence])
-        return [evidence[place] for place in sorted(range(len(evidence)), key=lambda place: -float(of[place]))]
+        of = scores(question.question, evidence)
+        return [evidence[place] for place in sorted(range(len(evidence)), key=lambda place: -of[place])]
 
     return order
 

@@ -207,9 +207,9 @@ def chosen(step: Step, **given: Any) -> list[str]:
 def test_the_reader_gets_what_is_selected_in_an_order_of_its_own() -> None:
     step = Step(kind="select", names=("d#p3", "d#p1"))
     assert chosen(step) == ["d#p1", "d#p3"]
-    scored = by_score(lambda query, texts: [float(text[5]) for text in texts])
+    scored = by_score(lambda query, items: [float(item.text[5]) for item in items])
     assert chosen(step, order=scored) == ["d#p3", "d#p1"]
-    equal = by_score(lambda query, texts: [0.5] * len(texts))
+    equal = by_score(lambda query, items: [0.5] * len(items))
     assert chosen(step, order=equal) == ["d#p1", "d#p3"]
 
 
