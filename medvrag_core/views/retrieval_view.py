@@ -127,6 +127,7 @@ def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str =
             ],
             textposition="top center",
             textfont={"size": 11},
+            cliponaxis=False,
             error_x=interval_bars(points, BLUE),
             customdata=[[c.low, c.high, c.n] for c in paired],
             hovertemplate="%{y}<br>%{x:+.3f} [%{customdata[0]:+.3f}, %{customdata[1]:+.3f}]"

@@ -50,7 +50,7 @@ def _step(step: Step) -> str:
     made = [f"by {escape(step.made_by)}"] if step.made_by else []
     tries = [f"{step.attempts} tries"] if step.attempts > 1 else []
     meta = " · ".join([*made, _tokens_of([step]), *tries])
-    reason = f' <span class="tag bad">nothing came of it: {escape(step.reason)}</span>' if step.reason else ""
+    reason = f' <span class="tag">nothing came of it: {escape(step.reason)}</span>' if step.reason else ""
     flags = "".join(f' <span class="tag bad">{escape(flag)}</span>' for flag in step.flags)
     names = "".join(f'<li dir="auto">{escape(name)}</li>' for name in step.names)
     text = f'<blockquote dir="auto">{_cut(step.text)}</blockquote>' if step.text else ""

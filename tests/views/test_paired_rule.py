@@ -37,6 +37,7 @@ from medvrag_core.views.cost_view import extra_right_table
 from medvrag_core.views.grounding_view import removal_table
 from medvrag_core.views.retrieval_view import paired_retrieval_table
 from medvrag_core.views.stopping_view import gains_table, steps_table
+from medvrag_core.views.systems_view import results_table
 
 CHAPTERS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 # Views that lay things side by side, and tables of their paired differences, one of which must stand beside them.
@@ -50,7 +51,8 @@ PAIRED = (
         {"retrieval_table", "recall_curve", "paired_retrieval_figure", "pooling_table", "pooling_figure"},
     ),
     ({"steps_table"}, {"policies_table", "frontier_figure"}),
-    ({"extra_right_table"}, {"extra_right"}),
+    ({"extra_right_table"}, {"extra_right", "stage_costs_table", "cost_accuracy_figure"}),
+    ({"results_table"}, {"cost_accuracy_figure", "shown_report"}),
     # One contrast of the best arm is not enough beside a table of all of them.
     ({"compare_in_full", "compare_arms", "control_results"}, {"arms_table", "accuracy_by_arm", "accuracy_report"}),
 )
@@ -99,6 +101,7 @@ def test_views_without_a_paired_test_take_one_arm(view: Callable[..., object]) -
 def test_paired_views_have_the_columns_of_the_rule() -> None:
     shown = [contrasts_table([]), sensitivity_table([]), controls_table([]), gains_table(NO_GAIN), steps_table([])]
     shown += [paired_retrieval_table([]), extra_right_table([]), removal_table(NO_REMOVAL)]
+    shown.append(results_table([], [], {}, {}))
     for table in shown:
         columns = set(table.columns)
         assert {"n", "questions"} & columns and {"adjusted p", "Holm p"} & columns, table.columns
