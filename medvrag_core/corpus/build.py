@@ -178,7 +178,7 @@ def _publish_articles(
         home = folder / article_folder(document.article_id)
         outcome = ArticleOutcome.from_json((home / "outcome.json").read_bytes(), source=str(home))
         own = read_stored_pages(home)
-        outcomes.append(_settled(outcome, own, settings.licence))
+        outcomes.append(_settled(document, outcome, own, settings.licence))
         stored += own
     entries = [*ledger, *(entry for outcome in outcomes for entry in outcome.entries)]
     files = {o.article_id: o.article.file for o in outcomes if o.article is not None}
@@ -194,12 +194,14 @@ def _publish_articles(
     publish_index(folder, articles, kept, [*entries, *repeated])
 
 
-def _settled(outcome: ArticleOutcome, pages: Sequence[StoredPage], licence: str) -> ArticleOutcome:
-    """The outcome with the licence of its article, as the article and its first and last two pages tell it."""
+def _settled(
+    document: SourceDocument, outcome: ArticleOutcome, pages: Sequence[StoredPage], licence: str
+) -> ArticleOutcome:
+    """The outcome with what its source knows, and the licence as that and its first and last two pages tell it."""
     if outcome.article is None:
         return outcome
     ends = {page.page.page_id: page.page.text for page in (*pages[:2], *pages[-2:])}
-    article, entries = settled_article(outcome.article, "\n".join(ends.values()), licence)
+    article, entries = settled_article(document.described(outcome.article), "\n".join(ends.values()), licence)
     return outcome.model_copy(update={"article": article, "entries": (*outcome.entries, *entries)})
 
 

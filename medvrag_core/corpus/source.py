@@ -10,22 +10,49 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medvrag_core.errors import InputError
-from medvrag_core.records import LedgerEntry
+from medvrag_core.records import Article, LedgerEntry, Record
 from medvrag_core.runs.publish import sha256_of
+
+
+class SourceFacts(Record):
+    """What a source knows of an article beside its file; an empty field leaves what the file itself says.
+
+    The fields are those of :class:`~medvrag_core.records.Article`.
+    """
+
+    title: str = ""
+    doi: str = ""
+    pmid: str = ""
+    licence: str = ""
+    version: int = 0
+    journal: str = ""
+    published: str = ""
+    article_type: str = ""
+    licence_url: str = ""
+    attribution: str = ""
+    source_url: str = ""
+
+
+NOTHING_KNOWN = SourceFacts()
 
 
 @dataclass(frozen=True)
 class SourceDocument:
-    """One file to take pages from; ``file`` is its name in the ledger."""
+    """One file to take pages from; ``file`` is its name in the ledger, ``facts`` what its source knows of it."""
 
     article_id: str
     path: Path
     file: str = ""
+    facts: SourceFacts = NOTHING_KNOWN
 
     @property
     def label(self) -> str:
         """``file``, or the plain file name where the source gave none."""
         return self.file or printable(self.path.name)
+
+    def described(self, article: Article) -> Article:
+        """The article with what its source knows of it, which counts more than what was read from the first page."""
+        return article.model_copy(update=self.facts.model_dump(exclude_defaults=True))
 
 
 class PageSource(ABC):

@@ -24,7 +24,7 @@ class Article(Record):
 
     From ``version`` on only a source that knows more than the file itself fills the fields: ``version`` counts the
     deposits of an article in PubMed Central, ``published`` is a date as text (``2018``, ``2018-07``, ``2018-07-02``),
-    ``attribution`` one printable line with authors, title, journal, licence and place.
+    ``attribution`` one printable line with authors, title, journal, date and address; the licence is told beside it.
     """
 
     article_id: str
@@ -88,11 +88,20 @@ class PageLayout(Record):
 
 
 class Summary(Record):
-    """A short text that stands for a page in Stage 2 (paper section 3.1, ~120 tokens)."""
+    """A short text that stands for a page in Stage 2 (paper section 3.1, ~120 tokens).
+
+    ``method`` is the model that wrote it, or the version of the extract. ``tokens`` are those of that model; of an
+    extract they are an upper estimate (:class:`~medvrag_core.models.tokens.EstimatedTokens`). ``flags`` tell what is
+    wrong: ``shortened``; ``tokens_estimated``; or why there is an extract in place of what a model should have written,
+    such as ``failed:timeout``. ``call`` is the key of the call in the call store.
+    """
 
     page_id: str
     text: str
     method: str
+    tokens: int = _told(0)
+    flags: tuple[str, ...] = _told(())
+    call: str = _told()
 
 
 LedgerState = Literal["kept", "dropped", "changed", "quarantined"]

@@ -9,6 +9,7 @@ from medvrag_core.settings.answering import ControlSettings, EvaluationSettings,
 from medvrag_core.settings.base import StageSettings, cores, looks_like_a_key
 from medvrag_core.settings.models import WHERE_FIELDS, CallSettings, ModelSettings, ServeSettings
 from medvrag_core.settings.pages import LOADER_FIELDS, CorpusSettings, EncoderSettings, Storage
+from medvrag_core.settings.pmc import PmcSettings
 from medvrag_core.settings.profile import RESULT_BLIND, Profile, answering_settings, differences, fingerprint
 from medvrag_core.settings.search import (
     MACHINE_FIELDS,
@@ -46,6 +47,7 @@ __all__ = [
     "MedRgagSettings",
     "ModelSettings",
     "PageTextPolicy",
+    "PmcSettings",
     "Profile",
     "ReaderSettings",
     "ServeSettings",

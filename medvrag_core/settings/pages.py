@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from medvrag_core.settings.base import StageSettings
+from medvrag_core.settings.pmc import PmcSettings
 
 
 class CorpusSettings(StageSettings):
@@ -35,6 +36,11 @@ class CorpusSettings(StageSettings):
         description="model: `serve.summary_model` looks at each page image",
     )
     summary_tokens: int = Field(120, description="words and numbers in one page summary")
+    pmc: PmcSettings = Field(
+        PmcSettings(),
+        exclude_if=lambda settings: settings == PmcSettings(),
+        description="articles of PubMed Central; takes no part unless `--source` names them",
+    )
 
 
 Storage = Literal["float32", "float16", "int8"]
