@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from urllib.parse import quote
@@ -27,13 +27,23 @@ from medvrag_core.settings import CorpusSettings
 
 
 def build_corpus(
-    source: Path | PageSource, folder: Path, settings: CorpusSettings, *, workers: int = 2, progress: bool = True
+    source: Path | PageSource,
+    folder: Path,
+    settings: CorpusSettings,
+    *,
+    summarize: Callable[[CorpusStore, CorpusSettings], None] = summarize_pages,
+    workers: int = 2,
+    progress: bool = True,
 ) -> CorpusStore:
     """Render every document that is not in ``folder`` yet and open the result (paper section 3.1).
 
     An article is published whole when it is finished, so a build can be stopped at any moment and
     goes on where it stopped. A file whose content changed is rendered again; one that left the
-    source leaves the corpus.
+    source leaves the corpus. At its end stands ``ledger.parquet``, see :mod:`~medvrag_core.corpus.ledger_table`.
+
+    Parameters
+    ----------
+    summarize : writes the summaries of the finished corpus
 
     Raises
     ------
@@ -47,7 +57,7 @@ def build_corpus(
     save_settings(folder, shaping)
     _render_missing(documents, folder, settings, workers, progress)
     _publish_articles(documents, folder, source.ledger(), settings)
-    summarize_pages(CorpusStore.open(folder), settings)
+    summarize(CorpusStore.open(folder), settings)
     return CorpusStore.open(folder)
 
 

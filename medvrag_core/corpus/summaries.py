@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from medvrag_core.corpus.store import CorpusStore
+from medvrag_core.models.tokens import EstimatedTokens
 from medvrag_core.records import Page, PageLayout, Summary
 from medvrag_core.runs.publish import write_text
 from medvrag_core.settings import CorpusSettings
@@ -24,20 +26,49 @@ _LONGEST_CAPTION = 30
 _DIVERSITY = 0.5
 
 
+class Extracts:
+    """Extractive summaries of the pages of one corpus; terms that few of its pages have count more.
+
+    Parameters
+    ----------
+    limit : most words and numbers of a summary
+    """
+
+    def __init__(self, store: CorpusStore, limit: int) -> None:
+        self._store, self._limit, self._tokens = store, limit, EstimatedTokens()
+        frequency: Counter[str] = Counter()
+        for page in store.pages:
+            frequency.update(set(_terms(page.text)))
+        self._rarity = {term: math.log(1 + len(store.pages) / count) for term, count in frequency.items()}
+        self._titles = {article.article_id: article.title for article in store.articles}
+
+    def of(self, page: Page) -> Summary:
+        """The summary of one page; the same corpus gives the same text."""
+        title = self._titles.get(page.article_id, "")
+        text = summarize(page, self._store.layout(page.page_id), title, self._rarity, self._limit)
+        return Summary(page_id=page.page_id, text=text, method=METHOD, tokens=self._tokens.count(text))
+
+
 def summarize_pages(store: CorpusStore, settings: CorpusSettings) -> None:
-    """Write ``summaries.jsonl`` for every page of the store, deterministically."""
-    frequency: Counter[str] = Counter()
-    for page in store.pages:
-        frequency.update(set(_terms(page.text)))
-    rarity = {term: math.log(1 + len(store.pages) / count) for term, count in frequency.items()}
-    titles = {article.article_id: article.title for article in store.articles}
-    lines = []
-    for page in store.pages:
-        text = summarize(
-            page, store.layout(page.page_id), titles.get(page.article_id, ""), rarity, settings.summary_tokens
-        )
-        lines.append(Summary(page_id=page.page_id, text=text, method=METHOD).to_json() + "\n")
-    write_text(store.folder / "summaries.jsonl", "".join(lines))
+    """Write the extract of every page of the store, deterministically."""
+    extracts = Extracts(store, settings.summary_tokens)
+    write_summaries(store.folder, map(extracts.of, store.pages))
+
+
+def write_summaries(folder: Path, summaries: Iterable[Summary]) -> None:
+    """Publish ``summaries.jsonl``."""
+    write_text(folder / "summaries.jsonl", "".join(summary.to_json() + "\n" for summary in summaries))
+
+
+def shortened(text: str, limit: int) -> str:
+    """A text in at most ``limit`` words and numbers: cut behind a sentence, or within one that is too long by itself.
+
+    >>> shortened("Start low. Go slow. Then 5 mg.", 4), shortened("One two three four.", 2)
+    ('Start low. Go slow.', 'One two ...')
+    """
+    ends = [match.start() for match in _SENTENCE.finditer(text)]
+    kept = [end for end in (*ends, len(text)) if _length(text[:end]) <= limit]
+    return text[: kept[-1]].rstrip() if kept else _cut(text, limit)
 
 
 def summarize(page: Page, layout: PageLayout, title: str, rarity: dict[str, float], limit: int) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 import yaml
 
 from medvrag_core.corpus.build import build_corpus
+from medvrag_core.corpus.model_summaries import summarize_by_model
+from medvrag_core.corpus.source import PageSource
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.encoders.base import PageInput, PageInputs
 from medvrag_core.encoders.batched import BatchedPageEncoder
@@ -15,6 +17,7 @@ from medvrag_core.encoders.copies import Copies
 from medvrag_core.encoders.encode import encode_corpus, read_throughput
 from medvrag_core.encoders.factory import make_page_encoder
 from medvrag_core.encoders.vectors import VectorStore
+from medvrag_core.errors import SettingsError
 from medvrag_core.index.base import PageIndex
 from medvrag_core.index.build import build_index
 from medvrag_core.index.manifest import read_manifest
@@ -22,6 +25,7 @@ from medvrag_core.runs.publish import write_text
 from medvrag_core.runs.stage import record_stage
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile
+from medvrag_core.systems.resources import Resources
 
 
 def prepare_corpus(
@@ -35,7 +39,7 @@ def prepare_corpus(
         if source is None:
             store = CorpusStore.open(workspace.corpus)
         else:
-            store = build_corpus(source, workspace.corpus, profile.corpus, workers=profile.processes, progress=progress)
+            store = build_store(source, workspace.corpus, profile, calls_of=workspace, progress=progress)
         states = [entry.state for entry in store.ledger]
         stage.measure(
             articles=len(store.articles),
@@ -50,6 +54,43 @@ def prepare_corpus(
         )
     save_profile(workspace, profile)
     return store
+
+
+def build_store(
+    source: Path | PageSource, folder: Path, profile: Profile, *, calls_of: Workspace, progress: bool = True
+) -> CorpusStore:
+    """Build the corpus in ``folder`` with the summaries that the profile asks for.
+
+    Parameters
+    ----------
+    calls_of : where the calls of a summary model are kept
+
+    Raises
+    ------
+    SettingsError : a model is to write the summaries, and none is named
+    RunStopped : its server no longer works; pages and finished calls are kept
+    """
+    if profile.corpus.summarizer == "extractive":
+        return build_corpus(source, folder, profile.corpus, workers=profile.processes, progress=progress)
+    if not profile.serve.summary_model.model:
+        raise SettingsError(
+            "corpus.summarizer is 'model', and no model is named",
+            way_out="name it in serve.summary_model, or take the extractive summarizer",
+        )
+    resources = Resources(calls_of, profile)
+    summarize = partial(
+        summarize_by_model,
+        model=resources.chat(profile.serve.summary_model),
+        at_once=profile.calls.in_flight,
+        stop=lambda: resources.limits.stop("stopped"),
+        progress=progress,
+    )
+    try:
+        return build_corpus(
+            source, folder, profile.corpus, summarize=summarize, workers=profile.processes, progress=progress
+        )
+    finally:
+        resources.close()
 
 
 class CorpusPages(PageInputs):
