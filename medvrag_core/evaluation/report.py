@@ -44,6 +44,9 @@ class RunReport(Record):
     unparsed_rate: float
     error_rate: float
     outcomes: dict[str, int] = Field(description="questions by final state; they add up to `expected`")
+    unparsed_reasons: dict[str, int] = Field(
+        {}, description="unparsed questions by reason; `insufficient` is a system that abstained (evisrag)"
+    )
     filter_fallbacks: dict[str, int] = Field(
         {}, description="questions with a filter call that gave no ranking, by reason"
     )
@@ -91,6 +94,7 @@ def run_report(answers: Sequence[Answered], expected: int | None = None) -> RunR
         unparsed_rate=accuracy.unparsed_rate,
         error_rate=accuracy.error_rate,
         outcomes={state: getattr(accuracy, state) for state in STATES},
+        unparsed_reasons=dict(sorted(Counter(e.reason for e in endings if e.outcome == "unparsed").items())),
         filter_fallbacks=fallbacks,
         questions_with_gold_pages=len(gold),
         recall_at_10=stage1.recall[10] if stage1 else None,

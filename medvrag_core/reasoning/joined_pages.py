@@ -1,7 +1,8 @@
 """VisRAG's page concatenation (equation 3): the best pages side by side in one image, for models that take one image.
 
 As in VisRAG's code all pages are brought to the height of the tallest and stand from left to right, best first. What it
-has no limit for has one here, before any memory is taken: a row of more pixels is made smaller as a whole.
+has no limit for has one here, before any memory is taken: a row of more pixels is made smaller as a whole. A model gets
+the row at its own number of pixels, so that a page of three has a third of those that it would have alone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from medvrag_core.runs.publish import sha256_of, whole_file
 RECIPE = "side-by-side-1"
 """How an image is made of pages; part of its name and of the fingerprint of answers."""
 MAX_PIXELS = 40_000_000
-"""Of one joined image, 120 MB while it is made; three US Letter pages at 300 dpi are 25 million."""
+"""Of one joined image at most, 120 MB while it is made; three US Letter pages at 300 dpi are 25 million."""
+HEADROOM = 4
+"""Pixels of a joined image for each that the model gets: at twice the sides, being resized again costs no sharpness."""
 
 
 class JoinPages(Stage):
@@ -35,13 +38,16 @@ class JoinPages(Stage):
     Parameters
     ----------
     folder : takes the images, each under a name made from the content of its pages
+    model_pixels : most pixels of one image that the model gets; None for a reader that looks at no image, for which
+        none is made
     """
 
     needs: ClassVar = ("exhibit",)
     makes: ClassVar = ("exhibit",)
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, model_pixels: int | None) -> None:
         self.folder = folder
+        self.max_pixels = None if model_pixels is None else min(HEADROOM * model_pixels, MAX_PIXELS)
         self._writing = threading.Lock()
 
     def run(self, state: RoundState) -> RoundState:
@@ -51,29 +57,33 @@ class JoinPages(Stage):
         if len(pages) < 2:
             return state.made(exhibit=state.exhibit)
         name = " + ".join(page.evidence_id for page in pages)
+        images = [Path(page.image) for page in pages if page.image]
+        path = ""
+        if self.max_pixels is not None and len(images) == len(pages):
+            path = str(self._image(images, self.max_pixels))
         joined = EvidenceItem(
             evidence_id=name,
             page_id=name,
             text="\n\n".join(page.text for page in pages),
-            image=str(self._image([Path(page.image) for page in pages])) if all(page.image for page in pages) else "",
+            image=path,
             stands_for=tuple(page.evidence_id for page in pages),
         )
         return state.made(exhibit=state.exhibit.model_copy(update={"evidence": (joined,)}))
 
-    def _image(self, images: Sequence[Path]) -> Path:
+    def _image(self, images: Sequence[Path], max_pixels: int) -> Path:
         for image in images:
             if not image.is_file():
                 raise InputError(f"{image}: page image not found", way_out="build the corpus of this run again")
-        told = "\n".join([RECIPE, *map(sha256_of, images)])
+        told = "\n".join([RECIPE, str(max_pixels), *map(sha256_of, images)])
         path = self.folder / f"{hashlib.sha256(told.encode()).hexdigest()[:32]}.png"
         with self._writing:
             if not path.is_file():
                 with whole_file(path) as temporary:
-                    join_images(images).save(temporary, format="PNG", compress_level=3)
+                    join_images(images, max_pixels).save(temporary, format="PNG", compress_level=3)
         return path
 
 
-def join_images(images: Sequence[Path], max_pixels: int = MAX_PIXELS) -> Image.Image:
+def join_images(images: Sequence[Path], max_pixels: int) -> Image.Image:
     """Images side by side, in RGB.
 
     Parameters
@@ -99,10 +109,10 @@ def join_images(images: Sequence[Path], max_pixels: int = MAX_PIXELS) -> Image.I
     return row
 
 
-def row_sizes(sizes: Sequence[tuple[int, int]], max_pixels: int = MAX_PIXELS) -> list[tuple[int, int]]:
+def row_sizes(sizes: Sequence[tuple[int, int]], max_pixels: int) -> list[tuple[int, int]]:
     """Width and height of each image in the row: all as high as the highest, or lower where the row were too large.
 
-    >>> row_sizes([(100, 200), (50, 100)])
+    >>> row_sizes([(100, 200), (50, 100)], max_pixels=100_000)
     [(100, 200), (100, 200)]
     >>> row_sizes([(100, 200), (50, 100)], max_pixels=10_000)
     [(50, 100), (50, 100)]

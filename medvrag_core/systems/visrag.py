@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from medvrag_core.reasoning import weighted_selection
+from medvrag_core.reasoning.composition import Stage
 from medvrag_core.reasoning.joined_pages import RECIPE, JoinPages
 from medvrag_core.reasoning.stages import KeepBest, Present, Read, Retrieve
 from medvrag_core.reasoning.weighted_selection import WeighPages, page_reader
@@ -33,8 +34,11 @@ def compose(resources: Resources) -> System:
     """
     settings, source = resources.profile.visrag, PageEvidence(resources)
     loop = resources.profile.loop.model_copy(update={"max_rounds": 1})
-    found = (Retrieve(source), KeepBest(settings.pages), Present(source, settings.pages))
+    found: tuple[Stage, ...] = (Retrieve(source), KeepBest(settings.pages), Present(source, settings.pages))
     if settings.generation == "weighted_selection":
         return Composed(loop, *found, WeighPages(page_reader(resources.reader)))
-    joined = [JoinPages(resources.workspace.root / "joined")] if settings.generation == "joined_pages" else []
-    return Composed(loop, *found, *joined, Read(resources.reader, loop))
+    reader = resources.reader
+    if settings.generation == "joined_pages":
+        pixels = resources.profile.reader_model.max_pixels if reader.needs_images else None
+        found = (*found, JoinPages(resources.workspace.root / "joined", pixels))
+    return Composed(loop, *found, Read(reader, loop))

@@ -25,6 +25,7 @@ from medvrag_core.settings import LoopSettings, ReaderSettings
 
 QUESTION = Question(id="q", question="Which dose?", options={"A": "5 mg", "B": "10 mg"}, answer="B")
 LOOP = LoopSettings(max_rounds=1)
+MANY = 1_000_000
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def drawn(tmp_path: Path) -> list[Path]:
 
 
 def test_pages_stand_from_left_to_right_at_one_height(drawn: list[Path]) -> None:
-    row = join_images(drawn)
+    row = join_images(drawn, MAX_PIXELS)
     assert (row.mode, row.size) == ("RGB", (30 + 20 + 50, 40))
     pixels = np.asarray(row)
     assert (pixels[:, :30] == (255, 0, 0)).all()
@@ -55,7 +56,7 @@ def test_a_page_of_the_height_of_the_row_is_copied_to_the_pixel(tmp_path: Path) 
     paths = [tmp_path / "a.png", tmp_path / "b.png"]
     Image.fromarray(noise).save(paths[0])
     Image.fromarray(noise[::-1]).save(paths[1])
-    assert (np.asarray(join_images(paths)) == np.hstack([noise, noise[::-1]])).all()
+    assert (np.asarray(join_images(paths, MAX_PIXELS)) == np.hstack([noise, noise[::-1]])).all()
 
 
 SIZES = st.lists(st.tuples(st.integers(1, 4_000), st.integers(1, 4_000)), min_size=1, max_size=6)
@@ -99,7 +100,7 @@ def joined(stage: JoinPages, *pages: Path | str) -> Exhibit:
 
 
 def test_the_item_is_named_after_its_pages_and_holds_their_texts(drawn: list[Path], tmp_path: Path) -> None:
-    made = JoinPages(tmp_path / "joined").run(exhibit([*drawn], ["one", "two", "three"])).exhibit
+    made = JoinPages(tmp_path / "joined", MANY).run(exhibit([*drawn], ["one", "two", "three"])).exhibit
     assert made is not None
     (item,) = made.evidence
     assert item.evidence_id == item.page_id == "d#p1 + d#p2 + d#p3"
@@ -109,7 +110,7 @@ def test_the_item_is_named_after_its_pages_and_holds_their_texts(drawn: list[Pat
 
 
 def test_the_name_follows_content_and_order_alone(drawn: list[Path], tmp_path: Path) -> None:
-    here, there = JoinPages(tmp_path / "here"), JoinPages(tmp_path / "there")
+    here, there = JoinPages(tmp_path / "here", MANY), JoinPages(tmp_path / "there", MANY)
     first, second = (Path(joined(stage, *drawn).evidence[0].image) for stage in (here, there))
     assert first.name == second.name and first.read_bytes() == second.read_bytes()
     assert Path(joined(here, *reversed(drawn)).evidence[0].image).name != first.name
@@ -125,7 +126,7 @@ def test_an_image_is_made_once_also_by_threads(
     made: list[int] = []
     save = Image.Image.save
     monkeypatch.setattr(Image.Image, "save", lambda self, *a, **k: (made.append(1), save(self, *a, **k))[1])
-    stage = JoinPages(tmp_path / "joined")
+    stage = JoinPages(tmp_path / "joined", MANY)
     threads = [threading.Thread(target=joined, args=(stage, *drawn)) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -135,15 +136,26 @@ def test_an_image_is_made_once_also_by_threads(
 
 
 def test_one_page_is_left_as_it_is_and_texts_make_no_image(drawn: list[Path], tmp_path: Path) -> None:
-    stage = JoinPages(tmp_path / "joined")
+    stage = JoinPages(tmp_path / "joined", MANY)
     assert joined(stage, drawn[0]) == exhibit([drawn[0]]).exhibit
     assert joined(stage).evidence == ()
-    assert joined(stage, "", "").evidence[0].image == ""
+    assert joined(stage, "", "").evidence[0].image == joined(stage, drawn[0], "").evidence[0].image == ""
+    blind = joined(JoinPages(tmp_path / "joined", None), *drawn).evidence[0]
+    assert blind.image == "" and len(blind.stands_for) == 3, "no image for a reader that looks at none"
     assert not (tmp_path / "joined").exists()
 
 
+def test_an_image_has_four_times_the_pixels_that_the_model_gets(drawn: list[Path], tmp_path: Path) -> None:
+    def size(model_pixels: int) -> tuple[int, int]:
+        with Image.open(joined(JoinPages(tmp_path / "joined", model_pixels), *drawn).evidence[0].image) as image:
+            return image.size
+
+    assert size(250) == (50, 20) and size(1_000) == (100, 40) and size(9_000_000) == (100, 40)
+    assert len(list((tmp_path / "joined").iterdir())) == 3, "each size has a name of its own"
+
+
 def test_a_missing_or_broken_page_is_named_and_leaves_nothing(drawn: list[Path], tmp_path: Path) -> None:
-    stage = JoinPages(tmp_path / "joined")
+    stage = JoinPages(tmp_path / "joined", MANY)
     with pytest.raises(InputError, match=r"gone\.png: page image not found; build the corpus"):
         joined(stage, drawn[0], tmp_path / "gone.png")
     broken = tmp_path / "broken.png"
@@ -161,12 +173,17 @@ def test_a_model_gets_one_image_and_the_trace_names_all_pages(
     model = fake_chat(lambda request: said)
     source = pages({f"d#p{n}": f"text {n}" for n in (1, 2, 3)}, images=page_images)
     stages = Pipeline(
-        Retrieve(source), KeepBest(3), Present(source, 3), JoinPages(tmp_path / "joined"), Read(VlmReader(model), LOOP)
+        Retrieve(source),
+        KeepBest(3),
+        Present(source, 3),
+        JoinPages(tmp_path / "joined", MANY),
+        Read(VlmReader(model), LOOP),
     )
     (done,) = run_rounds(QUESTION, stages, LOOP)
     (message,) = [message for message in model.requests[0].messages if message.images]
     (image,) = message.images
     assert abs(image.width / image.height - 3 * 560 / 700) < 0.1
+    assert image.width * image.height <= model.settings.max_pixels
     assert "1. page d#p1 + d#p2 + d#p3" in message.text
     assert done.shown == ("d#p1", "d#p2", "d#p3") and done.parsed.label == "B"
     assert done.flags == (), "a page within the image is no foreign one"
@@ -179,7 +196,11 @@ def test_an_image_that_does_not_fit_was_not_shown(
     model = fake_chat(lambda request: "<answer>B</answer>", context_tokens=1_400, max_tokens=100)
     source = pages({f"d#p{n}": "" for n in (1, 2, 3)}, images=page_images)
     stages = Pipeline(
-        Retrieve(source), KeepBest(3), Present(source, 3), JoinPages(tmp_path / "joined"), Read(VlmReader(model), LOOP)
+        Retrieve(source),
+        KeepBest(3),
+        Present(source, 3),
+        JoinPages(tmp_path / "joined", MANY),
+        Read(VlmReader(model), LOOP),
     )
     with pytest.raises(Exception, match="not even the first of 1 page images fits"):
         run_rounds(QUESTION, stages, LOOP)
@@ -189,7 +210,7 @@ def test_a_reader_of_text_reads_the_joined_text(pages: Any, tmp_path: Path) -> N
     source = pages({"d#p1": "Nothing.", "d#p2": "The dose is 10 mg daily."})
     reader = EvidenceReader(ReaderSettings())
     stages = Pipeline(
-        Retrieve(source), KeepBest(2), Present(source, 2), JoinPages(tmp_path / "joined"), Read(reader, LOOP)
+        Retrieve(source), KeepBest(2), Present(source, 2), JoinPages(tmp_path / "joined", None), Read(reader, LOOP)
     )
     (done,) = run_rounds(QUESTION, stages, LOOP)
     assert done.parsed.label == "B" and "10 mg daily" in done.reply.text and done.shown == ("d#p1", "d#p2")

@@ -10,6 +10,7 @@ import pytest
 
 from medvrag_core.evaluation.cost.bill import cost_report
 from medvrag_core.evaluation.errors.grounding import grounding_report
+from medvrag_core.evaluation.report import run_report
 from medvrag_core.evaluation.scorers.report import scorers_report
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import Question
@@ -92,13 +93,6 @@ def test_weighing_tells_every_page(opened: Callable[..., Resources], made_questi
         assert "weigh" in {time.step for time in only.times}
 
 
-def test_joined_images_lie_in_the_run(opened: Callable[..., Resources], made_questions: list[Question]) -> None:
-    resources = opened()
-    answer_all("visrag_joined", resources, made_questions, progress=False)
-    images = sorted((resources.workspace.root / "joined").iterdir())
-    assert images and all(path.suffix == ".png" for path in images)
-
-
 NOWHERE = Question(id="nowhere", question="Which drug is older?", options={"A": "Warfarin", "B": "Heparin"}, answer="A")
 
 
@@ -107,6 +101,8 @@ def test_evisrag_abstains_where_no_page_helps(opened: Callable[..., Resources]) 
     assert (trace.outcome, trace.label, trace.reason, trace.correct) == ("unparsed", None, "insufficient", False)
     assert [step.reason for step in trace.rounds[0].steps] == ["nothing_relevant"] * 3
     assert scorers_report([trace]).read_anew_differently == ()
+    report = run_report([trace])
+    assert report.unparsed_reasons == {"insufficient": 1} and report.outcomes["unparsed"] == 1
 
 
 # --- behind a model server ----------------------------------------------------------------------
@@ -126,6 +122,8 @@ def test_a_model_gets_pages_or_one_image(
     (sent,) = chaos.log()["requests"]
     assert sum(part["type"] == "image_url" for part in sent["body"]["messages"][-1]["content"]) == images
     assert len(trace.rounds[0].shown) == 3
+    folder = served.workspace.root / "joined"
+    assert len(list(folder.iterdir()) if folder.exists() else []) == (name == "visrag_joined")
 
 
 def test_weighted_selection_behind_a_server_and_replayed_without_one(
