@@ -23,6 +23,7 @@ from medvrag_core.cli import (
     calls,
     claims,
     compare,
+    corpus,
     cost,
     errors,
     index,
@@ -52,7 +53,7 @@ VERBS = {
 """Single verbs by the heading that ``--help`` shows them under."""
 
 GROUPS = {
-    "Runs": {"index": index.index},
+    "Runs": {"corpus": corpus.corpus, "index": index.index},
     "Questions": {"benchmarks": benchmarks.benchmarks},
     "Models": {"calls": calls.calls},
     "The paper": {"book": book.book},

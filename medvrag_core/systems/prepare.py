@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from medvrag_core.corpus.build import build_corpus
+from medvrag_core.corpus.job import RenderSettings
 from medvrag_core.corpus.model_summaries import summarize_by_model
 from medvrag_core.corpus.source import PageSource
 from medvrag_core.corpus.store import CorpusStore
@@ -17,15 +18,18 @@ from medvrag_core.encoders.copies import Copies
 from medvrag_core.encoders.encode import encode_corpus, read_throughput
 from medvrag_core.encoders.factory import make_page_encoder
 from medvrag_core.encoders.vectors import VectorStore
-from medvrag_core.errors import SettingsError
+from medvrag_core.errors import InputError, SettingsError
 from medvrag_core.index.base import PageIndex
 from medvrag_core.index.build import build_index
 from medvrag_core.index.manifest import read_manifest
 from medvrag_core.runs.publish import write_text
-from medvrag_core.runs.stage import record_stage
+from medvrag_core.runs.stage import record_stage, require_same_settings
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile
 from medvrag_core.systems.resources import Resources
+
+STORE = "store:"
+"""A source that begins with this is a corpus that was built by itself."""
 
 
 def prepare_corpus(
@@ -33,11 +37,18 @@ def prepare_corpus(
 ) -> CorpusStore:
     """Render the PDFs under ``source`` that are not in the run yet; stage ``corpus_build``.
 
-    Without a source the corpus of the run is opened as it is.
+    Without a source the corpus of the run is opened as it is; ``store:DIR`` takes a corpus that was built by itself.
     """
     with record_stage(workspace.root, "corpus_build", profile=profile.name, settings=profile.corpus) as stage:
         if source is None:
             store = CorpusStore.open(workspace.corpus)
+        elif str(source).startswith(STORE):
+            store = share_store(workspace, Path(str(source).removeprefix(STORE)), profile)
+        elif workspace.corpus.is_symlink():
+            raise InputError(
+                f"run '{workspace.root}' shares the corpus {workspace.corpus.resolve()}, nothing is built into it",
+                way_out="choose another run, or add to it with `medvrag corpus build`",
+            )
         else:
             store = build_store(source, workspace.corpus, profile, calls_of=workspace, progress=progress)
         states = [entry.state for entry in store.ledger]
@@ -53,6 +64,29 @@ def prepare_corpus(
             fingerprint=store.fingerprint,
         )
     save_profile(workspace, profile)
+    return store
+
+
+def share_store(workspace: Workspace, folder: Path, profile: Profile) -> CorpusStore:
+    """Give a run the corpus in ``folder``, by a link; the corpus itself is never written to.
+
+    Raises
+    ------
+    NotBuiltError : there is no finished corpus
+    MismatchError : it was rendered under other settings than those of the profile
+    InputError : the run has another corpus
+    """
+    store = CorpusStore.open(folder)
+    require_same_settings(
+        folder, RenderSettings.of(profile.corpus), way_out="set these fields as the corpus has them, or build another"
+    )
+    link = workspace.corpus
+    if link.is_symlink() and link.resolve() == folder.resolve():
+        return store
+    if link.is_symlink() or link.exists():
+        raise InputError(f"run '{workspace.root}' has another corpus", way_out="choose another run")
+    workspace.root.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(folder.resolve(), target_is_directory=True)
     return store
 
 
