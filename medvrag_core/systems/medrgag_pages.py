@@ -23,6 +23,7 @@ def compose(resources: Resources) -> System:
     """Stages 1 and 2 of MedVRAG, then those of MedRGAG on page summaries, in the loop with its memory bank.
 
     In the option-blind arm no stage before the reader sees the options either, since what is missing joins the query.
+    With a helper model each round takes a call for every page of which the reader gets image or summary.
 
     Raises
     ------

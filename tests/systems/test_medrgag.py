@@ -140,6 +140,10 @@ def test_the_reranker_is_that_of_the_text_settings() -> None:
     assert reranker() == ("bm25", "embedded", 32)
     assert reranker(retriever="fused", rerank_model="m") == ("bm25", "cross_encoder", 32)
     assert reranker(reranker="embedded", rerank_model="m") == ("bm25", "embedded", 32)
+    there = text_settings(load_profile("a100"))
+    assert (there.reranker, there.rerank_model, there.device) == (
+        *("cross_encoder", "ncbi/MedCPT-Cross-Encoder", "cuda:0"),
+    )
     versions = {find_system("medrgag").version(load_profile("test", {"text.rerank_model": m})) for m in ("", "m", "n")}
     assert len(versions) == 3 and all("knowledge-1" in version for version in versions)
 

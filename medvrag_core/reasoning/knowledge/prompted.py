@@ -172,7 +172,9 @@ def _read(step: Step, parse: Callable[[Mapping[str, Any]], dict[str, Any] | None
     # A mark such as [1] before the object is no reply.
     value = first_json(step.text[max(0, step.text.find("{")) :])
     said = parse(value) if isinstance(value, dict) else None
-    return step.model_copy(update=said if said is not None else {"reason": UNREADABLE})
+    if said is None:
+        return step.model_copy(update={"reason": UNREADABLE})
+    return step.model_copy(update=said | {"flags": (*step.flags, *said.get("flags", ()))})
 
 
 def _summary(value: Mapping[str, Any]) -> dict[str, Any] | None:

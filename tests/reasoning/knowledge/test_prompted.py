@@ -83,6 +83,16 @@ def test_selections_by_hand(
         assert step.text == said, "what was said stays for people to read"
 
 
+def test_flags_of_the_call_stay_beside_what_was_dropped(fake_chat: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = saying(fake_chat, '{"selected": [1, 9], "missing": ["a", "b", "c", "d"]}')
+    complete = model.complete
+    monkeypatch.setattr(
+        model, "complete", lambda request: complete(request).model_copy(update={"flags": ("reply_in_reasoning_field",)})
+    )
+    assert step_of(model, "select").flags == ("reply_in_reasoning_field", "strangers=1")
+    assert step_of(model, "explore").flags == ("reply_in_reasoning_field", "beyond=1")
+
+
 def test_what_a_selection_rests_on_is_told(fake_chat: Any) -> None:
     said = {"needs": [{"need": "dose <b>limit", "documents": [1]}, {"need": 5}, "x"], "selected": [1]}
     assert step_of(saying(fake_chat, json.dumps(said)), "select").text == "dose ‹b>limit"
