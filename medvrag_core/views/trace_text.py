@@ -44,12 +44,14 @@ def _round_lines(round_: Round) -> list[str]:
     if round_.parsed.notes:
         lines.append(f"  note: {shorten(plain(round_.parsed.notes), 200)}")
     if round_.parsed.query_update is not None:
-        lines.append(f"  asks next: {shorten(plain(round_.parsed.query_update), 200)}")
+        lines.append(f"  asks for: {shorten(plain(round_.parsed.query_update), 200)}")
     return lines
 
 
 def _step_line(step: Step) -> str:
-    came = step.reason or ", ".join(step.names) or step.text or "nothing"
+    # A follow-up query names the snippets that it was answered from; other steps name what they chose.
+    told = (step.text,) if step.kind == "follow_up" else (", ".join(step.names), step.text)
+    came = next(filter(None, (step.reason, *told)), "nothing")
     about = f" ({shorten(plain(step.about), 80)})" if step.about else ""
     return f"{step.kind.replace('_', ' ')}{about}: {shorten(plain(came), 160)}"
 

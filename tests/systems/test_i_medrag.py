@@ -18,7 +18,7 @@ from medvrag_core.systems.answering import answer_all, answering_fingerprint, se
 from medvrag_core.systems.base import find_system
 from medvrag_core.systems.replay import replay
 from medvrag_core.systems.resources import Resources
-from medvrag_core.views.trace_text import trace_text
+from medvrag_core.views.trace_text import plain, trace_text
 from medvrag_core.views.trace_view import TraceView
 
 HERE = ("i_medrag", "i_medrag_bm25", "i_medrag_option_blind")
@@ -50,7 +50,9 @@ def test_it_runs_without_a_model_and_again_to_the_same_bytes(
         assert last.history and last.shown and not (last.stage1 or last.filter.kept)
         assert Trace.from_json(trace.to_json(), source="trace") == trace
         assert all(round_.query in TraceView(trace).html for round_ in asking)
-        assert "Round 2" in trace_text(trace)
+        told = trace_text(trace)
+        assert "Round 2" in told and f"asks for: {plain(asking[0].query)[:60]}" in told
+        assert plain(asking[0].steps[1].text)[:60] in told, "an answer, not what it was made from"
     report = replay(resources.workspace, resources.profile, name, traces, progress=False)
     assert report.identical == 3 and report.digest == report.replayed
 
