@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
 
 from medvrag_core.evaluation.cost.bill import cost_report
 from medvrag_core.evaluation.retrieval.report import stage_report
@@ -108,6 +112,45 @@ def test_with_a_model_every_call_is_charged_once_and_a_replay_needs_no_server(
     assert sum(calls.values()) == 6
     report = replay(resources.workspace, resources.profile, "i_medrag", traces, progress=False)
     assert report.identical == 3
+
+
+def test_a_served_model_asks_and_answers_and_the_run_replays_without_it(
+    opened: Callable[..., Resources], made_questions: list[Question], httpserver: HTTPServer
+) -> None:
+    bodies: list[dict[str, Any]] = []
+
+    def reply(request: Request) -> Response:
+        bodies.append(json.loads(request.data))
+        prompt = bodies[-1]["messages"][-1]["content"]
+        text = "Allopurinol is started at 100 mg daily (page gout#p1)."
+        if "response_format" in bodies[-1]:
+            queries = ["How is allopurinol started?", f"Which urate is low {prompt.count('Query of round')}?"]
+            text = json.dumps({"analysis": "?", "queries": queries})
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        usage = {"prompt_tokens": 90, "completion_tokens": 9, "total_tokens": 99}
+        told = {"id": "1", "model": "helps", "choices": [choice], "usage": usage}
+        return Response(json.dumps(told), content_type="application/json")
+
+    httpserver.expect_request(re.compile(".*")).respond_with_handler(reply)
+    model = {"model": "helps", "base_url": httpserver.url_for("/v1"), "tokenizer": "estimate"}
+    resources = opened(**{"helper.name": "llm"}, **{f"helper_model.{key}": value for key, value in model.items()})
+    (trace,) = answer_all("i_medrag", resources, made_questions[:1], progress=False)
+    resources.close()
+    first, second, last = trace.rounds
+    assert first.query == "How is allopurinol started? | Which urate is low 0?"
+    assert second.query == "Which urate is low 2?" and second.flags == ("query_stalled",)
+    assert [step.kind for step in first.steps] == ["ask", "follow_up", "follow_up"]
+    assert all(step.call and step.made_by == "helps" and step.prompt_tokens == 90 for step in first.steps)
+    assert last.history.count("- Allopurinol is started at 100 mg daily (page gout#p1).") == 3
+    assert trace.label == "B" and trace.correct
+    answering = [body["messages"][-1]["content"] for body in bodies if "response_format" not in body]
+    assert len(bodies) == 5 and len(answering) == 3
+    assert not any("600 mg" in prompt for prompt in answering), "who answers a follow-up query sees no option"
+    cost = cost_report([trace])
+    calls, tokens = cost.row("helper", "calls"), cost.row("helper", "prompt_tokens")
+    assert calls is not None and calls.total == 5 and tokens is not None and tokens.total == 450
+    report = replay(resources.workspace, resources.profile, "i_medrag", [trace], progress=False)
+    assert (report.identical, len(bodies)) == (1, 5)
 
 
 def test_the_fingerprint_knows_settings_and_prompts(
