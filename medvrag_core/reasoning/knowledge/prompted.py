@@ -33,6 +33,8 @@ MAX_SUMMARY, MAX_GAP, MAX_DOCUMENT = 1_200, 120, 4_000
 """Most characters that are kept of each."""
 _NEEDS = 8
 _NOTHING_SAID = frozenset(map(folded, ("no useful information", "no useful information found", "none", "empty")))
+_PLACEHOLDERS = frozenset(map(folded, ("the facts, or empty", "title")))
+"""What stands in the prompts for what is to be said; small models give it back."""
 
 
 class _Prompted:
@@ -184,7 +186,7 @@ def _summary(value: Mapping[str, Any]) -> dict[str, Any] | None:
     text = neutral(text, MAX_SUMMARY)
     if not useful or folded(text) in _NOTHING_SAID:
         return {"text": "", "reason": NOTHING_USEFUL}
-    return {"text": text} if text else None
+    return {"text": text} if text and folded(text) not in _PLACEHOLDERS else None
 
 
 def _gaps(value: Mapping[str, Any], most: int) -> dict[str, Any] | None:
@@ -193,10 +195,10 @@ def _gaps(value: Mapping[str, Any], most: int) -> dict[str, Any] | None:
         return None
     titles: dict[str, str] = {}
     for entry in listed:
-        title = neutral(entry, MAX_GAP)
-        if folded(title) and folded(title) not in _NOTHING_SAID:
-            titles.setdefault(folded(title), title)
-    names = tuple(titles.values())
+        titles.setdefault(folded(entry), neutral(entry, MAX_GAP))
+    if _PLACEHOLDERS & titles.keys():
+        return None
+    names = tuple(title for said, title in titles.items() if said and said not in _NOTHING_SAID)
     cut = {"flags": (f"beyond={len(names) - most}",)} if len(names) > most else {}
     return {"text": "", "names": names[:most], **cut}
 

@@ -127,6 +127,8 @@ def test_every_entry_of_a_selection_is_accounted_for(listed: list[Any], shown: i
         ('{"useful": "yes", "summary": "x"}', None, "unreadable"),
         ('{"useful": 1, "summary": "x"}', None, "unreadable"),
         ('{"summary": "x"}', None, "unreadable"),
+        # What the prompt shows as the form, given back.
+        ('{"useful": true, "summary": "the facts, or empty"}', None, "unreadable"),
         ('{"useful": true, "summary": ["x"]}', None, "unreadable"),
         ("No useful information.", None, "unreadable"),
     ],
@@ -144,6 +146,8 @@ def test_summaries_and_the_signal_that_there_is_none(fake_chat: Any, said: str, 
         ('{"missing": ["None"]}', (), ""),
         ('{"missing": ["Dose", "dose.", " "]}', ("Dose",), ""),
         ('{"missing": ["a", "b", "c", "d"]}', ("a", "b", "c"), ""),
+        ('{"missing": ["Dose", "Retina", "dose", "Kidney"]}', ("Dose", "Retina", "Kidney"), ""),
+        ('{"missing": ["title"]}', (), "unreadable"),
         ('{"missing": ["a", 2]}', (), "unreadable"),
         ('{"missing": "a"}', (), "unreadable"),
         ("1. Retinal toxicity", (), "unreadable"),
@@ -223,6 +227,13 @@ def test_documents_on_the_question_are_asked_for_in_different_words(fake_chat: A
         PromptedGenerator(model).generate(QUESTION, "", number, 2)
     first, second = model.prompts("generate")
     assert "document 1 of 2" in first and "document 2 of 2" in second and first != second
+
+
+def test_the_form_that_a_prompt_shows_is_no_reply(fake_chat: Any) -> None:
+    for kind, placeholder in {"summarize": "the facts, or empty", "explore": "title"}.items():
+        assert f'"{placeholder}"' in prompt_of(fake_chat, kind)[0]
+    form = prompt_of(fake_chat, "select")[0].strip().splitlines()[-1]
+    assert step_of(saying(fake_chat, form), "select").reason == "unreadable"
 
 
 def test_schemas_bound_what_may_be_chosen(fake_chat: Any) -> None:
