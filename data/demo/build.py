@@ -25,6 +25,7 @@ from medvrag_core.runs.publish import sha256_of, write_bytes, write_text
 
 HERE = Path(__file__).resolve().parent
 _LIBRARIES = ("reportlab", "pymupdf", "pillow")
+_LICENCE = "licence: CC BY 4.0\njournal: MedVRAG Teaching Reviews\n"
 
 
 class BuiltArticle(Record):
@@ -66,6 +67,7 @@ def build(out: Path, *, source: Path = HERE) -> Manifest:
     write_text(out / "questions.jsonl", "".join(question.to_json() + "\n" for question in questions))
     for name in set(before.articles if before else ()) - set(articles):
         (out / "pdf" / f"{name}.pdf").unlink(missing_ok=True)
+    write_text(out / "pdf" / "licence.yaml", _LICENCE)
     manifest = Manifest(
         sources=digest,
         questions=len(questions),
@@ -100,6 +102,7 @@ def _read_manifest(out: Path) -> Manifest | None:
 def _is_whole(out: Path, manifest: Manifest) -> bool:
     wanted = {out / article.file: article.sha256 for article in manifest.articles.values()}
     wanted[out / "questions.jsonl"] = manifest.questions_sha256
+    wanted[out / "pdf" / "licence.yaml"] = hashlib.sha256(_LICENCE.encode()).hexdigest()
     return all(path.is_file() and sha256_of(path) == sha256 for path, sha256 in wanted.items())
 
 

@@ -21,13 +21,22 @@ def book_run(
     parameter: Annotated[list[str] | None, typer.Option("-p", help="name=value for chapters that have it.")] = None,
     only: Annotated[list[str] | None, typer.Option(help="Chapter to run (repeatable), e.g. 03_filter.")] = None,
     force: Annotated[bool, typer.Option(help="Run chapters again even if nothing changed.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Show pages whatever their licence; keep the book.")
+    ] = False,
 ) -> None:
-    """Run the chapters in order with papermill; each must pass the verdict before the next one starts."""
+    """Run the chapters in order with papermill; each must pass the verdict before the next one starts.
+
+    A book may be handed on, so pages are shown only where their licence allows it (CC0, CC BY, CC BY-SA), see
+    `corpus.licence` for your own; with --private all are, for a book that you keep to yourself.
+    """
     from medvrag_core.views.publishing.runner import run_chapters
 
     parameters = pairs(parameter or [], "-p")
     with only_writer(run_):
-        done = run_chapters(notebooks, run_, profile=profile, parameters=parameters, only=only, force=force)
+        done = run_chapters(
+            notebooks, run_, profile=profile, parameters=parameters, only=only, force=force, private=private
+        )
     typer.echo(f"{run_.name}: {len(done)} chapters passed")
 
 

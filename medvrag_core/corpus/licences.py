@@ -219,7 +219,7 @@ def why_hidden(licence: Licence) -> str:
 def credit_line(article: Article) -> str:
     """What is printed under every page of an article that is shown: whose it is, and under which licence."""
     licence = parsed_licence(article.licence)
-    about = [article.title or article.article_id, f"doi:{article.doi}" if article.doi else ""]
+    about = [article.title or article.article_id, article.journal, f"doi:{article.doi}" if article.doi else ""]
     told = article.attribution or ". ".join(part for part in about if part)
     link = article.licence_url or licence.link
     return f"{told.rstrip('. ')}. Licence: {licence.label}{f' ({link})' if link else ''}."

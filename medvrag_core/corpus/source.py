@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from medvrag_core.corpus.licences import parsed_licence
 from medvrag_core.errors import InputError
-from medvrag_core.records import Article, LedgerEntry, Record
+from medvrag_core.records import Article, LedgerEntry, Record, describe_validation_error
 from medvrag_core.runs.publish import sha256_of
+from medvrag_core.strict_yaml import strict_yaml
 
 
 class SourceFacts(Record):
@@ -34,6 +38,7 @@ class SourceFacts(Record):
 
 
 NOTHING_KNOWN = SourceFacts()
+LICENCE_FILE = "licence.yaml"
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,18 @@ class PageSource(ABC):
         return ()
 
 
+class FolderLicence(Record):
+    """What ``licence.yaml`` in a folder says of all articles in it: their licence, and who published them."""
+
+    licence: str
+    journal: str = ""
+
+
 class FolderSource(PageSource):
     """All PDF files below a folder.
+
+    A file ``licence.yaml`` in it may state the licence of all of them; an article whose own pages say otherwise has a
+    licence that contradicts itself, see :mod:`~medvrag_core.corpus.licences`.
 
     The article id is the file stem. White space, control characters and ``#`` become ``_``, since
     ids are columns of TREC run files and ``#`` separates the page number.
@@ -86,13 +101,29 @@ class FolderSource(PageSource):
         if not files:
             raise InputError(f"{self.folder}: holds no PDF file", way_out="give a folder that holds PDF files")
         self._ledger = []
+        facts = self._facts()
         kept: dict[str, SourceDocument] = {}
         for path in files:
-            document = SourceDocument(article_id_of(path), path, printable(path.relative_to(self.folder).as_posix()))
+            label = printable(path.relative_to(self.folder).as_posix())
+            document = SourceDocument(article_id_of(path), path, label, facts)
             first = kept.setdefault(document.article_id, document)
             if first is not document:
                 self._ledger.append(_duplicate(first, document))
         yield from (kept[article_id] for article_id in sorted(kept))
+
+    def _facts(self) -> SourceFacts:
+        path = self.folder / LICENCE_FILE
+        if not path.is_file():
+            return NOTHING_KNOWN
+        way_out = "write for example `licence: CC BY 4.0`"
+        told = strict_yaml(path.read_bytes(), str(path), way_out=way_out)
+        try:
+            stated = FolderLicence.model_validate(told)
+        except ValidationError as error:
+            raise InputError(f"{path}: {describe_validation_error(error)}", way_out=way_out) from None
+        if not parsed_licence(stated.licence).code:
+            raise InputError(f"{path}: '{stated.licence}' is no licence that is known here", way_out=way_out)
+        return SourceFacts(**stated.model_dump())
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """Files dropped because another file has the same article id."""

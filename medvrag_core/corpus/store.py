@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
+from medvrag_core.corpus.showing import PagePicture, picture_of
 from medvrag_core.errors import InputError, NotBuiltError
 from medvrag_core.records import Article, LedgerEntry, Page, PageLayout, Record, Summary
 
@@ -67,6 +68,10 @@ class CorpusStore:
     def _by_id(self) -> dict[str, Page]:
         return {page.page_id: page for page in self.pages}
 
+    @cached_property
+    def _articles_by_id(self) -> dict[str, Article]:
+        return {article.article_id: article for article in self.articles}
+
     def page(self, page_id: str) -> Page:
         """One page; raises InputError for an id that the corpus does not have."""
         if page_id not in self._by_id:
@@ -76,6 +81,11 @@ class CorpusStore:
     def image_path(self, page_id: str) -> Path:
         """Path of the page image."""
         return self.folder / self.page(page_id).image
+
+    def picture(self, page_id: str) -> PagePicture:
+        """The page image with its credit, and whether a published book may show it; what views are given."""
+        article = self._articles_by_id[self.page(page_id).article_id]
+        return picture_of(article, page_id, self.image_path(page_id))
 
     def layout(self, page_id: str) -> PageLayout:
         """Words and regions of one page."""

@@ -9,20 +9,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from medvrag_core.corpus.showing import PagePicture
 from medvrag_core.encoders.grids import patch_boxes
 from medvrag_core.encoders.page_budget import PageBudget
 from medvrag_core.index.similarity_maps import ScoreParts
 from medvrag_core.records import PageVectors
 from medvrag_core.views.markup import HtmlBlock, escape
 from medvrag_core.views.page_maps import MAX_KB, PageMap, half_clear, page_maps
-from medvrag_core.views.pages import image_size, page_thumbnail
+from medvrag_core.views.pages import alt_text, credit_html, image_size, page_thumbnail
 from medvrag_core.views.theme import BLUE, PALETTE
 
 _NAMED = 3
 """Words named when a patch is pointed at."""
 
 
-def patches_view(image: Path, page: PageVectors) -> HtmlBlock:
+def patches_view(image: Path | PagePicture, page: PageVectors) -> HtmlBlock:
     """The page with the box of every patch; patches that share a vector share a color.
 
     Raises InputError if the image is missing or unusable.
@@ -37,7 +38,7 @@ def patches_view(image: Path, page: PageVectors) -> HtmlBlock:
     return _boxed(image, boxes, f"{page.page_id}: {len(page.boxes)} patches, {count} vectors of width {dim}")
 
 
-def grid_view(image: Path, budget: PageBudget) -> HtmlBlock:
+def grid_view(image: Path | PagePicture, budget: PageBudget) -> HtmlBlock:
     """The page with the grid that ColQwen2.5 would lay over it; nothing is encoded."""
     down, across = budget.grid
     boxes = [
@@ -61,7 +62,7 @@ class _Box:
     line: float = 0.8
 
 
-def _boxed(image: Path, boxes: Sequence[_Box], caption: str, *, width: int = 560) -> HtmlBlock:
+def _boxed(image: Path | PagePicture, boxes: Sequence[_Box], caption: str, *, width: int = 560) -> HtmlBlock:
     uri = page_thumbnail(image, width=width, max_kb=MAX_KB)
     pixels_wide, pixels_high = image_size(image)
     height = width * pixels_high / pixels_wide
@@ -75,14 +76,17 @@ def _boxed(image: Path, boxes: Sequence[_Box], caption: str, *, width: int = 560
         )
     return HtmlBlock(
         f'<figure class="medvrag-patches" style="margin:1em 0;max-width:{width}px">'
-        f'<svg viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{escape(caption)}" '
+        f'<svg viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{alt_text(image, caption)}" '
         f'style="display:block;width:100%;height:auto;border:1px solid #8884;background:#fff">'
         f'<image href="{uri}" width="{width}" height="{height:.0f}" preserveAspectRatio="none"/>{"".join(marks)}</svg>'
-        f'<figcaption style="font-size:.85em;opacity:.8;text-align:left">{escape(caption)}</figcaption></figure>'
+        f'<figcaption style="font-size:.85em;opacity:.8;text-align:left">{escape(caption)}'
+        f"{credit_html(image)}</figcaption></figure>"
     )
 
 
-def query_maps(image: Path, page: PageVectors, parts: ScoreParts, words: Sequence[str], *, query: str) -> HtmlBlock:
+def query_maps(
+    image: Path | PagePicture, page: PageVectors, parts: ScoreParts, words: Sequence[str], *, query: str
+) -> HtmlBlock:
     """Which patches answer each word of a query, and what each word and each patch adds to the score S.
 
     Parameters

@@ -9,13 +9,14 @@ from typing import Any
 
 import ipywidgets as widgets  # type: ignore[import-untyped]
 
+from medvrag_core.corpus.showing import PagePicture, as_picture
 from medvrag_core.errors import MedvragError
 from medvrag_core.evaluation.labels.relevance import Grade
 from medvrag_core.evaluation.labels.sample import LabelTask
 from medvrag_core.evaluation.labels.session import LabelSession
 from medvrag_core.records import Page, Question
 from medvrag_core.views.markup import escape
-from medvrag_core.views.pages import page_thumbnail
+from medvrag_core.views.pages import alt_text, credit_html, page_thumbnail
 
 BUTTONS: dict[Grade, str] = {
     "relevant": "Relevant",
@@ -41,7 +42,7 @@ class LabelWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no types
     tasks : the sample, see :func:`~medvrag_core.evaluation.labels.sample.draw_sample`
     questions : by id
     page : a page by id, for its text
-    image : the path of a page's image by id
+    image : the picture of a page by id (``store.picture``)
     folder : where a file for each rater is kept
     width : pixels of the page image
     """
@@ -52,7 +53,7 @@ class LabelWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no types
         questions: Mapping[str, Question],
         *,
         page: Callable[[str], Page],
-        image: Callable[[str], Path],
+        image: Callable[[str], Path | PagePicture],
         folder: Path,
         width: int = 720,
     ) -> None:
@@ -141,9 +142,9 @@ class LabelWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no types
             self.session = None
 
     def _card(self, task: LabelTask) -> str:
-        page = self._page(task.page_id)
-        uri = page_thumbnail(self._image(task.page_id), width=self._width, max_kb=_MOST_KB)
-        return task_html(self._questions[task.question_id], page, uri, width=self._width)
+        return task_html(
+            self._questions[task.question_id], self._page(task.page_id), self._image(task.page_id), width=self._width
+        )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         """The live widget, and for pages without a kernel a still picture of its first page."""
@@ -153,17 +154,22 @@ class LabelWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no types
         return bundle | {"text/html": f'<div class="medvrag-label"><p>{names}</p>{still}</div>'}
 
 
-def task_html(question: Question, page: Page, image_uri: str, *, width: int) -> str:
-    """Question with options, page image and page text; all of it escaped. Neither answer nor rank is in it."""
+def task_html(question: Question, page: Page, image: Path | PagePicture, *, width: int) -> str:
+    """Question with options, page image and page text; all of it escaped. Neither answer nor rank is in it.
+
+    Where the page may not be shown, its text is not shown either.
+    """
+    text = "(not shown)" if as_picture(image).hidden else page.text or "(no text)"
     options = "".join(f"<li>{escape(label)}) {escape(text)}</li>" for label, text in question.options.items())
     return (
         f'<p style="max-width:{width}px"><strong>{escape(question.question)}</strong></p>'
         f'<ul style="list-style:none;padding-left:1em">{options}</ul>'
         f'<p style="max-width:{width}px;opacity:.8">{escape(_GUIDE)}</p>'
-        f'<img src="{escape(image_uri)}" alt="Page {escape(page.page_id)}" '
-        f'style="width:100%;max-width:{width}px;border:1px solid #8884;background:#fff">'
+        f'<img src="{page_thumbnail(image, width=width, max_kb=_MOST_KB)}" '
+        f'alt="{alt_text(image, f"Page {page.page_id}")}" '
+        f'style="width:100%;max-width:{width}px;border:1px solid #8884;background:#fff">{credit_html(image)}'
         f"<details><summary>Text of page {escape(page.page_id)}</summary>"
-        f'<p style="white-space:pre-wrap;max-width:{width}px">{escape(page.text or "(no text)")}</p></details>'
+        f'<p style="white-space:pre-wrap;max-width:{width}px">{escape(text)}</p></details>'
     )
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from medvrag_core.corpus.showing import PagePicture, as_picture
 from medvrag_core.errors import InputError
 from medvrag_core.views.markup import HtmlBlock, escape
-from medvrag_core.views.pages import image_size, page_thumbnail
+from medvrag_core.views.pages import alt_text, credit_html, image_size, page_thumbnail
 
 MAX_KB = 150
 """Most kilobytes (of 1,000 bytes) that the embedded page image takes, as base64 text."""
@@ -56,7 +57,7 @@ def half_clear(values: NDArray[np.floating]) -> tuple[float, float]:
 
 
 def page_maps(
-    image: Path,
+    image: Path | PagePicture,
     boxes: NDArray[np.float32],
     maps: Sequence[PageMap],
     *,
@@ -84,9 +85,11 @@ def page_maps(
     areas = np.asarray(boxes, dtype=np.float64)
     for shown in maps:
         if len(shown.values) != len(areas) or (labels and len(labels) != len(areas)):
-            raise InputError(f"{image}: {len(areas)} boxes, {len(shown.values)} values, {len(labels)} labels")
+            raise InputError(
+                f"{as_picture(image).path}: {len(areas)} boxes, {len(shown.values)} values, {len(labels)} labels"
+            )
         if not (np.isfinite(areas).all() and np.isfinite(shown.values).all()):
-            raise InputError(f"{image}: a box or a value of '{shown.name}' is not a finite number")
+            raise InputError(f"{as_picture(image).path}: a box or a value of '{shown.name}' is not a finite number")
     uri = page_thumbnail(image, width=640, max_kb=MAX_KB)
     pixels_wide, pixels_high = image_size(image)
     high = round(_WIDE * pixels_high / pixels_wide)
@@ -94,16 +97,18 @@ def page_maps(
     pointed = "".join(
         f"{_rect(box)}<title>{escape(text)}</title></rect>" for box, text in zip(corners, labels, strict=False)
     )
+    alt = alt_text(image, f"{title}: page with {len(areas)} patches; what is shaded is told below the page")
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     notes = "".join(f'<p class="note">{escape(shown.note)}{_key(shown)}</p>' for shown in maps)
     rows = "".join(_row(shown, first=place == 0) for place, shown in enumerate(maps))
     return HtmlBlock(
         f'<figure class="mv-maps"><style>{_style(len(maps))}</style><figcaption class="title">{escape(title)}'
         f'</figcaption><form method="dialog"><div class="sheet"><svg viewBox="0 0 {_WIDE} {high}" role="img" '
-        f'aria-label="{escape(title)}: page with {len(areas)} patches; what is shaded is told below the page">'
+        f'aria-label="{alt}">'
         f'<image href="{uri}" width="{_WIDE}" height="{high}" preserveAspectRatio="none"/>'
         f'{"".join(_shading(shown, corners) for shown in maps)}<g class="hit">{pointed}</g></svg>'
-        f'<div class="notes" aria-live="polite">{notes}</div></div><fieldset role="radiogroup"><legend>{escape(legend)}'
+        f'<div class="notes" aria-live="polite">{notes}</div>{credit_html(image)}</div>'
+        f'<fieldset role="radiogroup"><legend>{escape(legend)}'
         f"</legend><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></fieldset></form></figure>"
     )
 

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import base64
 import io
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from medvrag_core.corpus.showing import PagePicture, as_picture
 from medvrag_core.errors import InputError
 from medvrag_core.views.markup import HtmlBlock, escape
 
+_FORMATS = ("JPEG", "PNG", "WEBP")
+_BOX_WIDTH = 300
 MAX_KB = 150
 """Most kilobytes (of 1,000 bytes) that one embedded image takes, as base64 text."""
 
 
-def page_thumbnail(image_path: Path, *, width: int = 240, max_kb: int = 14) -> str:
+def page_thumbnail(image: Path | PagePicture, *, width: int = 240, max_kb: int = 14) -> str:
     """A small JPEG of a page as a ``data:`` URI; the same file gives the same text.
+
+    A page that may not be shown (see :mod:`medvrag_core.corpus.showing`) gives a neutral box that says why instead.
 
     Parameters
     ----------
-    image_path : JPEG or PNG
+    image : a page image of any format that corpora have
     width : pixels; smaller images keep their size
     max_kb : upper bound of the URI; quality and width go down until it fits
 
@@ -30,11 +36,27 @@ def page_thumbnail(image_path: Path, *, width: int = 240, max_kb: int = 14) -> s
     ------
     InputError : the file is missing or is no image
     """
-    return _data_uri(image_path, width, max_kb)
+    picture = as_picture(image)
+    return _box_uri(picture) if picture.hidden else _data_uri(picture.path, width, max_kb)
+
+
+def credit_html(image: Path | PagePicture) -> str:
+    """The line under a page: whose it is and its licence; empty for an image that belongs to no known page."""
+    picture = as_picture(image)
+    if not picture.credit:
+        return ""
+    private = f" Not for a published book: {picture.restricted}." if picture.restricted and not picture.hidden else ""
+    return f'<small class="mv-credit" style="display:block;opacity:.8">{escape(picture.credit + private)}</small>'
+
+
+def alt_text(image: Path | PagePicture, told: str) -> str:
+    """What stands for a page image where it cannot be seen: ``told``, or why it is not shown. Escaped."""
+    picture = as_picture(image)
+    return escape(f"{told}. The page is not shown: {picture.hidden}." if picture.hidden else told)
 
 
 def page_heatmap(
-    image_path: Path,
+    image: Path | PagePicture,
     boxes: NDArray[np.float32],
     scores: Sequence[float] | NDArray[np.floating],
     *,
@@ -47,7 +69,7 @@ def page_heatmap(
 
     Parameters
     ----------
-    image_path : the page image
+    image : the page image
     boxes : shape (n, 4), fractions of the page (see ``records.Box``)
     scores : n similarities; the lowest is left clear, the highest gets the full shade
     title : caption, for example the query
@@ -61,11 +83,11 @@ def page_heatmap(
     areas = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
     values = np.asarray(scores, dtype=np.float64)
     if len(areas) != len(values) or (labels and len(labels) != len(areas)):
-        raise InputError(f"{image_path}: {len(areas)} boxes, {len(values)} scores, {len(labels)} labels")
+        raise InputError(f"{as_picture(image).path}: {len(areas)} boxes, {len(values)} scores, {len(labels)} labels")
     if not (np.isfinite(areas).all() and np.isfinite(values).all()):
-        raise InputError(f"{image_path}: a box or score is not a finite number")
-    uri = _data_uri(image_path, width, max_kb)
-    pixels_wide, pixels_high = image_size(image_path)
+        raise InputError(f"{as_picture(image).path}: a box or score is not a finite number")
+    uri = page_thumbnail(image, width=width, max_kb=max_kb)
+    pixels_wide, pixels_high = image_size(image)
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
     shades = (values - low) / (high - low) if high > low else np.zeros_like(values)
     height = width * pixels_high / pixels_wide
@@ -81,7 +103,7 @@ def page_heatmap(
             f'stroke-width="{0.5 + 1.2 * shades[i]:.1f}">'
             f"<title>{escape(name)}similarity {values[i]:.3f}</title></rect>"
         )
-    alt = escape(f"Page with {len(values)} patches shaded by similarity{': ' + title if title else ''}")
+    alt = alt_text(image, f"Page with {len(values)} patches shaded by similarity{': ' + title if title else ''}")
     caption = f"{escape(title)}<br>" if title else ""
     return HtmlBlock(
         f'<figure class="medvrag-heatmap" style="margin:1em 0;max-width:{width}px">'
@@ -89,23 +111,40 @@ def page_heatmap(
         f'style="display:block;width:100%;height:auto;border:1px solid #8884;background:#fff">'
         f'<image href="{uri}" width="{width}" height="{height:.0f}" preserveAspectRatio="none"/>{"".join(marks)}</svg>'
         f'<figcaption style="font-size:.85em;opacity:.8">{caption}similarity from {low:.3f} (clear) to {high:.3f} '
-        "(shaded)</figcaption></figure>"
+        f"(shaded){credit_html(image)}</figcaption></figure>"
     )
 
 
-def image_size(path: Path) -> tuple[int, int]:
+def image_size(image: Path | PagePicture) -> tuple[int, int]:
     """Width and height of a page image in pixels."""
     from PIL import Image
 
-    with Image.open(path, formats=("JPEG", "PNG")) as image:
-        return image.width, image.height
+    with Image.open(as_picture(image).path, formats=_FORMATS) as opened:
+        return opened.width, opened.height
+
+
+def _box_uri(picture: PagePicture) -> str:
+    """An empty page of the same shape with its id and the reason, as SVG."""
+    wide, high = image_size(picture)
+    height = round(_BOX_WIDTH * high / wide)
+    lines = [picture.page_id, "is not shown:", *textwrap.wrap(picture.hidden, _BOX_WIDTH // 9)]
+    text = "".join(
+        f'<text x="{_BOX_WIDTH // 2}" y="{height // 3 + 20 * place}">{escape(line)}</text>'
+        for place, line in enumerate(lines)
+    )
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_BOX_WIDTH} {height}">'
+        f'<rect width="100%" height="100%" fill="#eceff2"/>'
+        f'<g font-family="sans-serif" font-size="15" text-anchor="middle" fill="#59636e">{text}</g></svg>'
+    )
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode("ascii")
 
 
 def _data_uri(path: Path, width: int, max_kb: int) -> str:
     from PIL import Image
 
     try:
-        with Image.open(path, formats=("JPEG", "PNG")) as opened:
+        with Image.open(path, formats=_FORMATS) as opened:
             # Decodes JPEGs straight to about the size wanted.
             opened.draft("RGB", (width, width * 4))
             page = opened.convert("RGB")

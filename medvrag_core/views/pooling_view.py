@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from medvrag_core.corpus.showing import PagePicture
 from medvrag_core.evaluation.retrieval.paired import PairedRetrieval
 from medvrag_core.evaluation.retrieval.pooling_curve import PooledMap, PoolingCurve, Way
 from medvrag_core.views.markup import HtmlBlock, escape
@@ -28,7 +29,9 @@ _WAYS: dict[Way, tuple[str, str, str, float]] = {
 }
 
 
-def pooled_maps_view(image: Path, boxes: NDArray[np.float32], maps: Sequence[PooledMap], *, query: str) -> HtmlBlock:
+def pooled_maps_view(
+    image: Path | PagePicture, boxes: NDArray[np.float32], maps: Sequence[PooledMap], *, query: str
+) -> HtmlBlock:
     """One page and one query at every number of vectors; each map is shaded on its own scale."""
     shown = [
         PageMap(

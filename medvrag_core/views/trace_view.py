@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
+from medvrag_core.corpus.showing import PagePicture
 from medvrag_core.errors import InputError
 from medvrag_core.reasoning.sameness import page_of
 from medvrag_core.records import MemoryBank, Question, ReaderReply, Round, SeenPage, ShardDecision, StageTime, Trace
 from medvrag_core.views.markup import escape
-from medvrag_core.views.pages import page_thumbnail
+from medvrag_core.views.pages import alt_text, credit_html, page_thumbnail
 from medvrag_core.views.steps_view import steps_html, written_html
 from medvrag_core.views.tables import seconds
 
@@ -29,12 +30,12 @@ class TraceView:
     Parameters
     ----------
     trace : the stored story of one question
-    images : gives the image path of a page id; ``None`` or a missing file shows the id alone
+    images : gives the picture of a page id (``store.picture``); ``None`` or a missing file shows the id alone
     thumbnail_width : pixels of the embedded page images; pointing at one doubles its size
     """
 
     def __init__(
-        self, trace: Trace, images: Callable[[str], Path] | None = None, *, thumbnail_width: int = 240
+        self, trace: Trace, images: Callable[[str], Path | PagePicture] | None = None, *, thumbnail_width: int = 240
     ) -> None:
         self.trace = trace
         self._images = images
@@ -114,10 +115,11 @@ class TraceView:
         if self._images is None:
             return blank
         try:
-            uri = page_thumbnail(self._images(page_id), width=self._width)
+            image = self._images(page_id)
+            uri = page_thumbnail(image, width=self._width)
         except (InputError, KeyError):
             return blank
-        return f'<img src="{uri}" alt="Page {escape(page_id)}">'
+        return f'<img src="{uri}" alt="{alt_text(image, f"Page {page_id}")}">{credit_html(image)}'
 
 
 def _sent(page: SeenPage) -> str:

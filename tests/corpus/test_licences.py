@@ -17,7 +17,8 @@ from medvrag_core.corpus.licences import (
     stored_text,
     why_hidden,
 )
-from medvrag_core.errors import SettingsError
+from medvrag_core.corpus.source import FolderSource
+from medvrag_core.errors import InputError, SettingsError
 from medvrag_core.records import Article
 
 CODES = ("CC BY", "CC BY-SA", "CC BY-ND", "CC BY-NC", "CC BY-NC-SA", "CC BY-NC-ND")
@@ -164,3 +165,27 @@ def test_real_articles_are_never_taken_for_freer_than_they_are(shared_data: Path
     freer = {name: pair for name, pair in found.items() if pair[1] not in (pair[0], "", "conflict", "TDM")}
     assert not freer
     assert right >= 50
+
+
+def folder_with(path: Path, text: str) -> FolderSource:
+    (path / "a.pdf").write_bytes(b"%PDF-")
+    (path / "licence.yaml").write_text(text)
+    return FolderSource(path)
+
+
+def test_a_folder_may_state_the_licence_of_what_is_in_it(tmp_path: Path) -> None:
+    (document,) = folder_with(tmp_path, "licence: CC BY 4.0\njournal: Reviews\n").documents()
+    article, entries = settled_article(document.described(ARTICLE), "", "CC0")
+    assert (article.licence, article.journal, entries) == ("CC BY 4.0", "Reviews", ())
+    assert credit_line(article).startswith("Gout. Reviews. doi:10.1/x. Licence: CC BY 4.0 (")
+    against = settled_article(document.described(ARTICLE), f"{OPEN} CC BY-NC 4.0 license")[0]
+    assert against.licence == "conflict: CC BY 4.0 against CC BY-NC 4.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [("licence: free", "'free' is no licence"), ("journal: x", "licence"), ("licence: CC0\nx: 1", "x"), ("[", "YAML")],
+)
+def test_a_faulty_statement_is_named(tmp_path: Path, text: str, fault: str) -> None:
+    with pytest.raises(InputError, match=f"licence.yaml.*{fault}"):
+        list(folder_with(tmp_path, text).documents())

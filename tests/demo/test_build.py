@@ -250,7 +250,7 @@ def test_a_removed_article_takes_its_pdf_along(source: Path, tmp_path: Path) -> 
     (out / "pdf" / "kept.pdf").write_bytes(b"not ours")
     (source / "articles" / "other.md").unlink()
     build(out, source=source)
-    assert sorted(path.name for path in (out / "pdf").iterdir()) == ["kept.pdf", "sample.pdf"]
+    assert sorted(path.name for path in (out / "pdf").iterdir()) == ["kept.pdf", "licence.yaml", "sample.pdf"]
 
 
 @pytest.mark.parametrize(

@@ -220,3 +220,13 @@ def test_a_chapter_that_leaves_no_new_record_fails(folder: Path, run: Path) -> N
     write_chapter(folder, "01_first", record=False)
     with pytest.raises(ChapterFailed, match="left no record of stage 'first'"):
         run_quietly(folder, run)
+
+
+def test_chapters_of_a_book_are_run_for_the_public_unless_it_is_private(folder: Path, run: Path) -> None:
+    tell = "import os\nfrom pathlib import Path\nPath('told').write_text(os.environ.get('MEDVRAG_AUDIENCE', 'one'))"
+    write_chapter(folder, "00_tell", tell)
+    for private, told in ((False, "public"), (True, "one"), (True, "")):
+        (folder.parent / "told").unlink(missing_ok=True)
+        run_quietly(folder, run, private=private)
+        path = folder.parent / "told"
+        assert (path.read_text() if path.is_file() else "") == told

@@ -12,6 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from medvrag_core.corpus.showing import AUDIENCE, PUBLIC
 from medvrag_core.errors import InputError
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.publish import write_text
@@ -41,6 +42,7 @@ def run_chapters(
     parameters: Mapping[str, Any] | None = None,
     only: Sequence[str] | None = None,
     force: bool = False,
+    private: bool = False,
     progress: Callable[[str], None] = print,
 ) -> list[str]:
     """Bring the executed chapters of a run up to date; returns the names of all that stand.
@@ -56,6 +58,7 @@ def run_chapters(
     parameters : values by name, given to every chapter that has the name
     only : names of chapters (``03_filter``); the others are left as they are
     force : run also what is up to date
+    private : show pages whatever their licence, for a book that nobody else gets
     progress : receives one line a chapter
 
     Raises
@@ -74,7 +77,7 @@ def run_chapters(
         raise InputError(
             f"{run}: chapters find their run by its name under {root / 'runs'}", way_out="give --run runs/NAME"
         )
-    job = _Job(root, run, load_profile(profile), profile, values)
+    job = _Job(root, run, load_profile(profile), profile, values, private)
     done: list[str] = []
     flow = ""
     for chapter in chapters:
@@ -98,11 +101,24 @@ def run_chapters(
 class _Job:
     """What stays the same for all chapters of one call."""
 
-    def __init__(self, root: Path, run: Path, profile: Profile, profile_name: str, values: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        run: Path,
+        profile: Profile,
+        profile_name: str,
+        values: dict[str, Any],
+        private: bool,
+    ) -> None:
         self.root, self.run, self.values = root, run, values
+        self.environment = _KERNEL_ENVIRONMENT | ({} if private else {AUDIENCE: PUBLIC})
         self.folder = Workspace(run).notebooks
         self.profile_name = profile_name
-        self.settings = {**profile.model_dump(mode="json"), "package": package_hash()}
+        self.settings = {
+            **profile.model_dump(mode="json"),
+            "package": package_hash(),
+            **({"private": True} if private else {}),
+        }
 
     def parameters_of(self, chapter: Chapter) -> dict[str, Any]:
         chosen = {name: value for name, value in self.values.items() if name in chapter.defaults}
@@ -142,7 +158,7 @@ class _Job:
         failed = self.folder / f"{chapter.name}.failed.ipynb"
         began = datetime.now(UTC)
         try:
-            raised = _papermill(chapter.path, partial, given, self.root)
+            raised = _papermill(chapter.path, partial, given, self.root, self.environment)
             if not partial.is_file():
                 raise ChapterFailed(f"chapter {chapter.name}: did not start ({_first_line(raised)})")
             require_complete(read_notebook(partial), chapter.name, raised)
@@ -158,13 +174,15 @@ class _Job:
             partial.unlink(missing_ok=True)
 
 
-def _papermill(source: Path, target: Path, parameters: dict[str, Any], root: Path) -> Exception | None:
+def _papermill(
+    source: Path, target: Path, parameters: dict[str, Any], root: Path, environment: Mapping[str, str]
+) -> Exception | None:
     """Execute one notebook; what papermill raised is returned as one more witness for the verdict."""
     import papermill
 
     for name in ("papermill", "traitlets", "nbclient"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    with _environment(_KERNEL_ENVIRONMENT):
+    with _environment(environment):
         try:
             papermill.execute_notebook(
                 str(source),
