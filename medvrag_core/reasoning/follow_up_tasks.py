@@ -19,7 +19,7 @@ from medvrag_core.reasoning.helper_calls import ask_helper
 from medvrag_core.reasoning.judge import content_words, judge, missing_words
 from medvrag_core.reasoning.knowledge.base import NOTHING_FOUND, UNREADABLE
 from medvrag_core.reasoning.next_query import queries_in
-from medvrag_core.reasoning.passages import evidence_passages, split_text
+from medvrag_core.reasoning.passages import history_passages, split_text
 from medvrag_core.reasoning.prompts import options_text, template
 from medvrag_core.reasoning.replies import MAX_NOTE, MAX_QUERY
 from medvrag_core.reasoning.sameness import folded
@@ -85,7 +85,8 @@ class WordQueries(QueryWriter):
     def ask(self, question: Question, history: str, most: int) -> Step:
         """See :class:`QueryWriter`; deterministic, with no model."""
         given = ReaderInput(question=question, round=1, must_answer=False, evidence=(), history=history)
-        index, words = PassageIndex(evidence_passages(given)), content_words(question.question)
+        # What comes with a question is read, never searched with: no key word is taken from it.
+        index, words = PassageIndex(history_passages(history)), content_words(question.question)
         missing = missing_words(index, question.question)
         written = [question.question, *([_joined(missing, words)] if len(missing) < len(words) else [])]
         ranking = judge(given).ranking if question.options else ()

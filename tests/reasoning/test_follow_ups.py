@@ -238,6 +238,9 @@ def test_words_ask_with_key_terms_of_the_answers() -> None:
     names = tasks.WordQueries().ask(QUESTION.model_copy(update={"options": {}}), history, 9).names
     assert any("febuxostat" in query for query in names), "words of the question take no place of a new one"
     assert not any("colchicine" in query for query in names), "options that are not there"
+    given = QUESTION.model_copy(update={"context": "Febuxostat lowers urate in gout from a dose of 40 mg."})
+    told = [query for query in tasks.WordQueries().ask(given, history, 9).names if "40" in query.split()]
+    assert told == [], "what comes with the question is never searched with"
 
 
 def test_extracted_answers_hold_nothing_but_the_snippets() -> None:
