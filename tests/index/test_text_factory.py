@@ -8,14 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_berts import make_berts
+from tiny_models import need
 
 from medvrag_core.corpus.chunks import TextChunk
 from medvrag_core.encoders.text import TextEncoder
 from medvrag_core.errors import MedvragError, SettingsError
 from medvrag_core.index import text_factory
 from medvrag_core.index.chunk_search import ChunkSearch
+from medvrag_core.index.fusion import reciprocal_rank_fusion
 from medvrag_core.index.text_factory import make_chunk_search, text_fingerprint
 from medvrag_core.profiles.load import load_profile
+from medvrag_core.records import SearchResult
 from medvrag_core.settings import EncoderSettings, TextSettings
 
 TEXTS = {
@@ -92,6 +96,27 @@ def test_more_than_two_rankings_are_fused(tmp_path: Path, monkeypatch: pytest.Mo
     assert {hit.page_id: hit.score for hit in found.hits} == pytest.approx(by_hand)
     alone = search(tmp_path / "alone", retriever="dense", **votes).search("gout", 3)
     assert [time.step for time in alone.times] == ["encode_query", "exact"], "they take part in a fusion alone"
+
+
+@pytest.mark.gpu_path
+def test_rrf_4_on_the_real_classes_is_the_fusion_of_its_four_rankings(tmp_path: Path) -> None:
+    need("transformers")
+    berts = make_berts(tmp_path / "berts")
+    medcpt = {"encoder": "medcpt", "model": berts["query"], "passage_model": berts["article"]}
+    pairs = [("contriever", berts["query"]), ("specter", berts["article"])]
+    alone = [{"retriever": "bm25"}, {"retriever": "dense", **medcpt}]
+    alone += [{"retriever": "dense", "encoder": name, "model": weights} for name, weights in pairs]
+
+    def ranking(**settings: Any) -> SearchResult:
+        text, pages = TextSettings(**settings), load_profile("test").encoder
+        return make_chunk_search(CHUNKS, text, pages, tmp_path / "text", corpus_fingerprint="c").search("gout", 3)
+
+    lists = [[hit.page_id for hit in ranking(**settings).hits] for settings in alone]
+    assert [len(ids) for ids in lists] == [1, 3, 3, 3]
+    found = ranking(retriever="fused", rrf_constant=100, fused_with=pairs, **medcpt)
+    assert found.hits == reciprocal_rank_fusion(lists, 3, constant=100)
+    kinds = {path.name.partition("-")[0] for path in (tmp_path / "text").iterdir()}
+    assert kinds == {"medcpt", "contriever", "specter"}
 
 
 def test_the_depth_of_the_reranker_is_the_length_of_the_list(tmp_path: Path) -> None:
