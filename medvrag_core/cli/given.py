@@ -19,7 +19,10 @@ from medvrag_core.settings import EvaluationSettings, Profile
 if TYPE_CHECKING:
     from medvrag_core.evaluation.endings import Ending
 
-SourceOption = Annotated[Path | None, typer.Option(help="Folder of PDFs (searched in depth).")]
+SourceOption = Annotated[
+    str | None,
+    typer.Option(help="A folder of PDFs (searched in depth), packages:DIR, store:DIR, pmc:QUERY or pmc-ids:FILE."),
+]
 ProfileOption = Annotated[str | None, typer.Option(help="Profile name or YAML file. Default: the run's own, else cpu.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override, e.g. --set loop.max_rounds=1.")]
 ArmsOption = Annotated[Path | None, typer.Option(help="YAML file with control arms of your own, one line each.")]

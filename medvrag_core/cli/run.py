@@ -228,15 +228,20 @@ def convert(
     typer.echo(f"{out}: {len(asked)} questions")
 
 
-def require_corpus(workspace: Workspace, source: Path | None) -> None:
+def require_corpus(workspace: Workspace, source: str | None) -> None:
     """Raises NotBuiltError for a run that has no corpus where no source is named to make it from."""
     if source is None and not workspace.corpus.is_dir():
-        raise NotBuiltError(f"run '{workspace.root}' has no corpus yet", way_out="give --source DIR, a folder of PDFs")
+        raise NotBuiltError(
+            f"run '{workspace.root}' has no corpus yet",
+            way_out="give --source DIR, a folder of PDFs, or --source pmc:QUERY",
+        )
 
 
-def _cached(source: Path | None, profile: Profile) -> Workspace:
+def _cached(source: str | None, profile: Profile) -> Workspace:
+    from medvrag_core.corpus.sources import absolute_source
+
     base = Path(os.environ.get("MEDVRAG_CACHE", Path.home() / ".cache" / "medvrag"))
-    key = sha256(f"{source and source.resolve()}\n{fingerprint(profile)}".encode()).hexdigest()[:16]
+    key = sha256(f"{source and absolute_source(source)}\n{fingerprint(profile)}".encode()).hexdigest()[:16]
     return Workspace(base / key)
 
 

@@ -37,3 +37,18 @@ def page_source(text: str | Path, settings: CorpusSettings) -> PageSource:
     if sign and scheme == "packages":
         return PackageSource(Path(rest), settings.pmc)
     return FolderSource(Path(rest if sign and scheme == "folder" else text))
+
+
+def absolute_source(text: str) -> str:
+    """The same source in words that do not depend on the folder one works in.
+
+    >>> absolute_source("pmc:gout"), absolute_source("folder:/papers/x/..") == absolute_source("/papers")
+    ('pmc:gout', True)
+    """
+    scheme, sign, rest = text.partition(":")
+    if not sign or scheme not in (*_PMC, "folder", "packages", "store"):
+        return str(Path(text).resolve())
+    if scheme == "pmc" or not rest:
+        return text
+    place = str(Path(rest).resolve())
+    return place if scheme == "folder" else f"{scheme}:{place}"

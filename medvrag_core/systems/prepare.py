@@ -11,6 +11,7 @@ from medvrag_core.corpus.build import build_corpus
 from medvrag_core.corpus.job import RenderSettings
 from medvrag_core.corpus.model_summaries import summarize_by_model
 from medvrag_core.corpus.source import PageSource
+from medvrag_core.corpus.sources import page_source
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.encoders.base import PageInput, PageInputs
 from medvrag_core.encoders.batched import BatchedPageEncoder
@@ -33,11 +34,12 @@ STORE = "store:"
 
 
 def prepare_corpus(
-    workspace: Workspace, source: Path | None, profile: Profile, *, progress: bool = True
+    workspace: Workspace, source: str | Path | None, profile: Profile, *, progress: bool = True
 ) -> CorpusStore:
-    """Render the PDFs under ``source`` that are not in the run yet; stage ``corpus_build``.
+    """Render the articles of ``source`` that are not in the run yet; stage ``corpus_build``.
 
-    Without a source the corpus of the run is opened as it is; ``store:DIR`` takes a corpus that was built by itself.
+    Without a source the corpus of the run is opened as it is; ``store:DIR`` takes a corpus that was built by itself,
+    and :func:`~medvrag_core.corpus.sources.page_source` reads any other text.
     """
     with record_stage(workspace.root, "corpus_build", profile=profile.name, settings=profile.corpus) as stage:
         if source is None:
@@ -50,7 +52,8 @@ def prepare_corpus(
                 way_out="choose another run, or add to it with `medvrag corpus build`",
             )
         else:
-            store = build_store(source, workspace.corpus, profile, calls_of=workspace, progress=progress)
+            pages = page_source(source, profile.corpus)
+            store = build_store(pages, workspace.corpus, profile, calls_of=workspace, progress=progress)
         states = [entry.state for entry in store.ledger]
         stage.measure(
             articles=len(store.articles),
@@ -197,7 +200,7 @@ def save_profile(workspace: Workspace, profile: Profile) -> None:
     write_text(workspace.profile, yaml.safe_dump(profile.model_dump(mode="json"), sort_keys=False))
 
 
-def prepare(workspace: Workspace, source: Path | None, profile: Profile, *, progress: bool = True) -> None:
+def prepare(workspace: Workspace, source: str | Path | None, profile: Profile, *, progress: bool = True) -> None:
     """All of the above, in order."""
     prepare_corpus(workspace, source, profile, progress=progress)
     prepare_index(workspace, profile, progress=progress)
