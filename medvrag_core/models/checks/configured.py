@@ -23,8 +23,9 @@ _REPLY_TOKENS_PER_PAGE = 6
 
 _FEW_SUMMARIES = 8
 
-HELPER_REPLY_TOKENS, DOCUMENT_TOKENS = 768, 512
-"""Longest reply of a task beside the reader's, and longest document that is written (a test compares them)."""
+HELPER_REPLY_TOKENS, DOCUMENT_TOKENS, SHOWN_CHARACTERS = 768, 512, 6_000
+"""Longest reply of a task beside the reader's, longest document that is written, most that is shown of one (a test
+compares them)."""
 
 JUDGE_CHARACTERS = 12_000
 JUDGE_REPLY_TOKENS = 200
@@ -150,19 +151,22 @@ def _reader_room(role: Role) -> Finding:
 
 
 def _helper_room(role: Role) -> Finding:
-    """The longest prompts: MedRGAG's choice among documents, i-MedRAG's answer from its snippets."""
+    """The longest prompts: a choice among documents (medrgag, medrgag_pages), an answer from snippets (i_medrag)."""
     settings, profile, chunk = role.settings, role.profile, role.profile.text.chunk_tokens
-    documents = profile.medrgag.retrieved * chunk + profile.medrgag.generated * DOCUMENT_TOKENS
+    pages = profile.loop.pages_shown * SHOWN_CHARACTERS // CHARACTERS_PER_TOKEN
+    documents = max(profile.medrgag.retrieved * chunk, pages) + profile.medrgag.generated * DOCUMENT_TOKENS
     snippets = profile.i_medrag.snippets * chunk
     reply = min(HELPER_REPLY_TOKENS, settings.max_tokens)
     wanted = max(documents, snippets) + READER_TEXT_TOKENS + reply
     sum_ = (
-        f"documents of medrgag {documents:,} or snippets of i_medrag {snippets:,} + text about {READER_TEXT_TOKENS:,}"
+        f"documents and pages to choose from {documents:,} or snippets {snippets:,} + text about {READER_TEXT_TOKENS:,}"
         f" + reply {reply:,} = {wanted:,} tokens of {settings.context_tokens:,}"
     )
     if wanted <= settings.context_tokens:
         return Finding("ok", sum_)
-    change = f"raise '{role.name}.context_tokens', or lower 'i_medrag.snippets' or 'text.chunk_tokens'"
+    change = (
+        f"raise '{role.name}.context_tokens', or lower 'loop.pages_shown', 'i_medrag.snippets' or 'text.chunk_tokens'"
+    )
     # Not every system sends as much.
     return Finding("unknown", f"{sum_}; a longer call is refused, or loses its last snippets", change)
 

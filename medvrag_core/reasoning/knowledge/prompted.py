@@ -31,6 +31,8 @@ SUMMARY_TOKENS, GAPS_TOKENS, DOCUMENT_TOKENS, SELECTION_TOKENS = 320, 256, 512, 
 """Longest replies; the documents of the released code are cut at 256 tokens, ours are left out where they are cut."""
 MAX_SUMMARY, MAX_GAP, MAX_DOCUMENT = 1_200, 120, 4_000
 """Most characters that are kept of each."""
+MAX_SHOWN = 6_000
+"""Most characters of a document in a prompt, so that ten fit; a longer page is judged by its beginning."""
 _NEEDS = 8
 _NOTHING_SAID = frozenset(map(folded, ("no useful information", "no useful information found", "none", "empty")))
 _PLACEHOLDERS = frozenset(map(folded, ("the facts, or empty", "title")))
@@ -61,7 +63,7 @@ class PromptedSummarizer(_Prompted, Summarizer):
             reply_schema=_SUMMARY,
             question=_asked(question),
             options=_options(question),
-            document=document.text,
+            document=neutral(document.text, MAX_SHOWN),
         )
         return _read(step, _summary)
 
@@ -116,7 +118,7 @@ class PromptedIntegrator(_Prompted, Integrator):
             question=_asked(question),
             options=_options(question),
             # A line each: what stands in a document cannot begin another one.
-            documents="\n".join(f"{n}. {neutral(item.text)}" for n, item in enumerate(documents, start=1)),
+            documents="\n".join(f"{n}. {neutral(item.text, MAX_SHOWN)}" for n, item in enumerate(documents, start=1)),
             shown=str(len(documents)),
             most=str(most),
         )

@@ -145,6 +145,8 @@ class ShowWritten(Stage):
 class Select(Stage):
     """The documents that cover what the question takes, in an order of their own; all, where none could be selected.
 
+    A page is judged by its text, whatever the reader gets of it.
+
     Parameters
     ----------
     most : documents
@@ -165,7 +167,7 @@ class Select(Stage):
             return state
         start = time.perf_counter()
         question = sightless(state.question) if self.blind else state.question
-        step = self.integrator.select(question, in_words(state.exhibit), self.most)
+        step = self.integrator.select(question, state.exhibit.evidence, self.most)
         every = [item.evidence_id for item in state.exhibit.evidence]
         chosen = set(every if step.reason else step.names)
         kept = [item for item in state.exhibit.evidence if item.evidence_id in chosen]

@@ -19,6 +19,7 @@ from medvrag_core.models.checks.configured import (
     HELPER_REPLY_TOKENS,
     JUDGE_CHARACTERS,
     JUDGE_REPLY_TOKENS,
+    SHOWN_CHARACTERS,
     check_room,
     reply_tokens,
 )
@@ -100,13 +101,16 @@ def test_the_judge_has_room_for_a_page_as_it_cuts_it(room: Make) -> None:
 
 def test_the_helper_has_room_for_the_longest_task_and_the_generator_for_its_document(room: Make) -> None:
     assert max(SUMMARY_TOKENS, GAPS_TOKENS, SELECTION_TOKENS) == HELPER_REPLY_TOKENS
-    assert DOCUMENT_TOKENS == prompted.DOCUMENT_TOKENS
-    snippets, text = 32 * 512, 2_000 + 768
-    assert room("helper_model", context_tokens=snippets + text).state == "ok"
-    short = room("helper_model", context_tokens=snippets + text - 1)
-    assert short.state == "unknown" and "'helper_model.context_tokens'" in short.change and "16,384" in short.found
-    assert room("helper_model", context_tokens=10 * 512 + text, i_medrag__snippets=10).state == "ok"
-    assert room("helper_model", context_tokens=10 * 512 + text - 1, i_medrag__snippets=9).state == "unknown"
+    assert (DOCUMENT_TOKENS, SHOWN_CHARACTERS) == (prompted.DOCUMENT_TOKENS, prompted.MAX_SHOWN)
+    pages, snippets, text = 10 * 1_500 + 5 * 512, 32 * 512, 2_000 + 768
+    assert room("helper_model", context_tokens=pages + text).state == "ok"
+    short = room("helper_model", context_tokens=pages + text - 1)
+    assert short.state == "unknown" and "'helper_model.context_tokens'" in short.change and "17,560" in short.found
+    few = {"loop__pages_shown": 1}
+    assert room("helper_model", context_tokens=snippets + text, **few).state == "ok"
+    assert room("helper_model", context_tokens=snippets + text - 1, **few).state == "unknown"
+    assert room("helper_model", context_tokens=10 * 512 + text, i_medrag__snippets=10, **few).state == "ok"
+    assert room("helper_model", context_tokens=10 * 512 + text - 1, i_medrag__snippets=9, **few).state == "unknown"
     assert room("generator_model", context_tokens=2_512).state == "ok"
     assert "raise" in room("generator_model", context_tokens=2_511).change
     cut = room("generator_model", max_tokens=256)

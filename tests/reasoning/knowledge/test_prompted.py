@@ -14,6 +14,7 @@ from medvrag_core.models.outcomes import CallError
 from medvrag_core.reasoning.knowledge.prompted import (
     MAX_DOCUMENT,
     MAX_GAP,
+    MAX_SHOWN,
     PromptedExplorer,
     PromptedGenerator,
     PromptedIntegrator,
@@ -246,6 +247,13 @@ def test_schemas_bound_what_may_be_chosen(fake_chat: Any) -> None:
     }
     assert prompt_of(fake_chat, "explore")[1].reply_schema["properties"]["missing"]["maxItems"] == 3
     assert prompt_of(fake_chat, "select", settings={"json_schema": False})[1].reply_schema is None
+
+
+def test_a_long_page_is_judged_by_its_beginning(fake_chat: Any) -> None:
+    long = [DOCUMENTS[0].model_copy(update={"text": "First. " + "word " * 5_000 + "last"}), DOCUMENTS[1]]
+    for kind in ("summarize", "select"):
+        prompt = prompt_of(fake_chat, kind, documents=long)[0]
+        assert "First. word" in prompt and "last" not in prompt and len(prompt) < MAX_SHOWN + 3_000
 
 
 def test_the_text_that_comes_with_a_question_is_read(fake_chat: Any) -> None:

@@ -224,9 +224,9 @@ def test_where_there_is_no_document_none_is_asked_for() -> None:
     assert chooses.asked == [] and done.steps == ()
 
 
-def test_images_stay_images_though_their_summaries_are_judged() -> None:
-    image = ITEMS[0].model_copy(update={"image": "1.png"})
-    told = [Summary(page_id="d#p1", text="allopurinol dose 100 mg", method="m")]
+def test_images_stay_images_though_the_text_of_their_pages_is_judged() -> None:
+    image = ITEMS[0].model_copy(update={"image": "1.png", "text": "allopurinol dose 100 mg"})
+    told = [Summary(page_id="d#p1", text="A page.", method="m")]
     done = Select(CoveringIntegrator(), 2).run(state(image, ITEMS[1], summaries=told))
     assert done.exhibit is not None and done.exhibit.evidence == (image,)
     assert list(done.exhibit.summaries) == told
