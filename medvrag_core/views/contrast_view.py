@@ -87,7 +87,7 @@ def contrast_figure(contrasts: Sequence[Contrast], *, caption: str = "") -> go.F
                 name={"macro": "mean of sets", "question_weighted": "mean of questions"}[name],
                 marker={"size": 9, "symbol": "square", "color": color},
                 text=[
-                    f"{e.difference:+.1f}  (won {e.won}, lost {e.lost}, adjusted p {p_text(e.p_adjusted)})"
+                    f"{e.difference:+.1f} (won {e.won}, lost {e.lost})<br>adjusted p {escape(p_text(e.p_adjusted))}"
                     for _, e in mine
                 ],
                 textposition="top center",

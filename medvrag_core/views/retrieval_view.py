@@ -118,16 +118,15 @@ def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str =
     figure = go.Figure(
         go.Scatter(
             x=[c.difference for c in paired],
-            y=[f"{escape(c.b)} over {escape(c.a)}<br>{escape(c.metric)}" for c in paired],
+            y=[f"{escape(c.b)}<br>over {escape(c.a)}<br>{escape(c.metric)}" for c in paired],
             mode="markers+text",
             marker={"size": 10, "symbol": "square", "color": BLUE},
             text=[
-                f"{c.difference:+.3f}  (won {c.won}, lost {c.lost}, Holm p {escape(p_text(c.p_adjusted))})"
+                f"{c.difference:+.3f} (won {c.won}, lost {c.lost})<br>Holm p {escape(p_text(c.p_adjusted))}"
                 for c in paired
             ],
             textposition="top center",
             textfont={"size": 11},
-            cliponaxis=False,
             error_x=interval_bars(points, BLUE),
             customdata=[[c.low, c.high, c.n] for c in paired],
             hovertemplate="%{y}<br>%{x:+.3f} [%{customdata[0]:+.3f}, %{customdata[1]:+.3f}]"
@@ -139,8 +138,8 @@ def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str =
     n = max((c.n for c in paired), default=0)
     title = f"mean difference over {n} questions, with bootstrap interval"
     figure.update_xaxes(title=title, range=labeled_range(points, least=0.2))
-    figure.update_yaxes(autorange="reversed", type="category")
-    return titled(figure, "Paired differences between rankings", caption, height=180 + (ROW_HEIGHT + 10) * len(paired))
+    figure.update_yaxes(range=[len(paired) - 0.4, -0.7], type="category")
+    return titled(figure, "Paired differences between rankings", caption, height=180 + (ROW_HEIGHT + 22) * len(paired))
 
 
 def overlap_table(found: ExactOverlap, *, caption: str = "") -> HtmlTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Literal, get_args
@@ -177,13 +178,25 @@ def cost_accuracy_figure(
         row=1,
         col=2,
     )
-    log = {"type": "log", "dtick": 1, "exponentformat": "power"}
-    figure.update_xaxes(
-        title=f"{QUANTITY_LABELS[quantity]} a question, {_AVERAGE[quantity]} (log)", **log, row=1, col=1
-    )
-    figure.update_xaxes(title="accuracy (%), 95% interval", range=[0, 100], row=1, col=2)
+    title = f"{QUANTITY_LABELS[quantity]} a question,<br>{_AVERAGE[quantity]} (log scale)"
+    ticks = _decades([value for value in spent.values() if value])
+    labels = [amount(quantity, tick) for tick in ticks]
+    figure.update_xaxes(title=title, type="log", tickvals=ticks, ticktext=labels, tickangle=0, row=1, col=1)
+    figure.update_xaxes(title="accuracy (%),<br>95% interval", range=[0, 100], tickvals=[0, 50, 100], row=1, col=2)
     figure.update_yaxes(categoryorder="array", categoryarray=names, autorange="reversed", type="category")
     return titled(figure, "Cost and accuracy", caption, height=190 + 26 * len(by_cost))
+
+
+def _decades(values: Sequence[float]) -> list[float]:
+    """Powers of ten around all values, four at most, so that their labels have room on a phone.
+
+    >>> _decades([0.002, 0.3]), _decades([0.002, 3000.0]), _decades([])
+    ([0.001, 0.01, 0.1, 1.0], [0.001, 1.0, 1000.0], [])
+    """
+    if not values:
+        return []
+    first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    return [10.0**power for power in range(first, last + 1, max(1, math.ceil((last - first) / 3)))]
 
 
 def _against(e: Effect | None) -> list[object]:

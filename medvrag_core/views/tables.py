@@ -9,6 +9,9 @@ from medvrag_core.evaluation.retrieval.metrics import RetrievalReport
 from medvrag_core.evaluation.scoring import AccuracyReport
 from medvrag_core.views.markup import escape
 
+_LONG_TEXT = 40
+"""Characters from which on a cell holds prose, which the book's style keeps from being squeezed on narrow screens."""
+
 
 class HtmlTable:
     """A table of plain values with a caption; numbers stand right, text left.
@@ -144,7 +147,8 @@ def _cell(value: object) -> str:
         return f'<td style="text-align:left;white-space:nowrap">{escape(value)}</td>'
     if isinstance(value, Code):
         return f'<td style="text-align:left"><code>{escape(value)}</code></td>'
-    return f'<td style="text-align:left">{escape(value)}</td>'
+    long = ' class="long"' if len(str(value)) > _LONG_TEXT else ""
+    return f'<td{long} style="text-align:left">{escape(value)}</td>'
 
 
 def _percent(share: float) -> str:

@@ -74,7 +74,7 @@ def test_no_comparison_is_shown_without_counts_interval_and_adjusted_p() -> None
     figure = view.paired_retrieval_figure([PAIR])
     text = figure.data[0].text[0]
     assert "won 25, lost 18" in text and "0.0004" in text
-    assert figure.data[0].y[0].startswith("bm25 over &lt;stage1&gt;")
+    assert figure.data[0].y[0].startswith("bm25<br>over &lt;stage1&gt;<br>")
     assert figure.data[0].error_x.array[0] == pytest.approx(0.035)
     assert "103 questions" in figure.layout.xaxis.title.text
 

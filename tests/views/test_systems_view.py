@@ -167,6 +167,8 @@ def test_the_figure_puts_the_cheapest_first_and_draws_what_the_reports_say() -> 
     cost, accuracy = cost_accuracy_figure(reports, costs).data
     assert list(cost.y) == list(accuracy.y) == ["none", "&lt;b&gt;", REFERENCE]
     assert list(cost.x) == [0.75, 2.5, 2.5] and list(accuracy.x) == [0, 50, 75]
+    axis = cost_accuracy_figure(reports, costs).layout.xaxis
+    assert dict(zip(axis.ticktext, axis.tickvals, strict=True)) == {"100 ms": 0.1, "1.0 s": 1, "10.0 s": 10}
     low = [x - minus for x, minus in zip(accuracy.x, accuracy.error_x.arrayminus, strict=True)]
     assert low[2] == pytest.approx(100 * reports[0].low)
     tokens = cost_accuracy_figure(reports, costs, quantity="prompt_tokens").data[0]
