@@ -122,8 +122,12 @@ def knowledge_stages(resources: Resources, *, order: Order = as_they_stand, blin
     return stages
 
 
-@register("medrgag", "MedRGAG: chunks of each source, documents written on what they lack, and a choice of both",
-          version=version, prompts=prompts)  # fmt: skip
+@register(
+    "medrgag",
+    "MedRGAG: chunks of each source, documents written on what they lack, and a choice of both",
+    version=version,
+    prompts=prompts,
+)
 def compose(resources: Resources) -> System:
     """Compose what ``medrgag`` of the profile leaves in; its ablations are arms."""
     profile, settings = resources.profile, resources.profile.medrgag

@@ -113,7 +113,7 @@ class Write(Stage):
         padded = self.count - len(points)
         tasks = [*((point, 1, 1) for point in points), *(("", number + 1, padded) for number in range(padded))]
         steps = _each(lambda task: self.generator.generate(state.question, *task), tasks, self.generator.at_once)
-        steps, said = list(steps), set()
+        said: set[str] = set()
         for place, step in enumerate(steps):
             if not step.reason and folded(step.text) in said:
                 steps[place] = step.model_copy(update={"reason": REPEATED})

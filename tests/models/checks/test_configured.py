@@ -25,6 +25,7 @@ from medvrag_core.models.checks.configured import (
 )
 from medvrag_core.models.checks.pages import page_size
 from medvrag_core.models.doctor import run_checks
+from medvrag_core.reasoning.follow_up_tasks import ANSWER_TOKENS, ASK_TOKENS
 from medvrag_core.reasoning.knowledge import prompted
 from medvrag_core.reasoning.knowledge.prompted import GAPS_TOKENS, SELECTION_TOKENS, SUMMARY_TOKENS
 from medvrag_core.settings import ReaderSettings
@@ -100,7 +101,8 @@ def test_the_judge_has_room_for_a_page_as_it_cuts_it(room: Make) -> None:
 
 
 def test_the_helper_has_room_for_the_longest_task_and_the_generator_for_its_document(room: Make) -> None:
-    assert max(SUMMARY_TOKENS, GAPS_TOKENS, SELECTION_TOKENS) == HELPER_REPLY_TOKENS
+    asked = (SUMMARY_TOKENS, GAPS_TOKENS, SELECTION_TOKENS, ASK_TOKENS, ANSWER_TOKENS)
+    assert max(asked) == HELPER_REPLY_TOKENS
     assert (DOCUMENT_TOKENS, SHOWN_CHARACTERS) == (prompted.DOCUMENT_TOKENS, prompted.MAX_SHOWN)
     pages, snippets, text = 10 * 1_500 + 5 * 512, 32 * 512, 2_000 + 768
     assert room("helper_model", context_tokens=pages + text).state == "ok"
