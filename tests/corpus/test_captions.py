@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from medvrag_core.corpus import captions
 from medvrag_core.corpus.captions import (
     VERSION,
     Caption,
@@ -137,6 +138,13 @@ def test_whatever_shapes_a_caption_is_in_the_fingerprint(change: dict[str, objec
     assert other.fingerprint != ModelCaptioner(Told(lambda r: "")).fingerprint != RegionCaptioner().fingerprint
 
 
+def test_a_changed_prompt_changes_version_and_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    captioner = ModelCaptioner(Told(lambda r: ""))
+    before = (prompt_version(), captioner.fingerprint)
+    monkeypatch.setattr(captions, "_template", lambda: "Describe the page.")
+    assert prompt_version() != before[0] and captioner.fingerprint != before[1]
+
+
 # --- a whole corpus -----------------------------------------------------------------------------
 
 
@@ -207,17 +215,17 @@ def test_a_run_that_was_stopped_pays_only_for_what_is_missing(store: CorpusStore
     model = Told(say)
     with CallStore(tmp_path / "calls.sqlite") as calls:
 
-        def captions() -> dict[str, Caption]:
+        def all_captions() -> dict[str, Caption]:
             door = StoredChat(SETTINGS, calls, CallSettings(), lambda: model)
             return ensure_captions(store, ModelCaptioner(door), tmp_path / "text", progress=False)
 
         with pytest.raises(RunStopped):
-            captions()
+            all_captions()
         assert len(model.requests) == 3
         limit = 99
-        made = captions()
+        made = all_captions()
         assert len(model.requests) == 3 + len(store.pages) - 2
-        captions()
+        all_captions()
         assert len(model.requests) == 3 + len(store.pages) - 2
     assert [one.text for one in made.values()][:3] == ["words 1", "words 2", "words 4"]
     assert all(one.call for one in made.values())
