@@ -28,6 +28,8 @@ from medvrag_core.reasoning.stages import ENDED_BY_MODEL, as_seen, parsed_reply,
 from medvrag_core.reasoning.vlm_reader import ReaderCall, VlmReader
 from medvrag_core.records import ParsedReply, ReaderInput, ReaderReply, Record, StageTime, Step
 
+VERSION = "observed-1"
+"""Of the embedded counterpart."""
 NOTHING = "no relevant information"
 """What the line of a page says that holds nothing for the question."""
 INSUFFICIENT = "insufficient to answer"

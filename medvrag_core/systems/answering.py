@@ -59,7 +59,8 @@ def answer_and_store(
     require_resumable(name, workspace, profile)
     resources, questions = set_up(name, resources, questions)
     entry = find_system(name)
-    versions = {} if profile.calls.accept_changed_prompts else resources.prompt_versions | dict(entry.prompts(profile))
+    in_force = resources.prompt_versions | dict(entry.prompts(resources.profile))
+    versions = {} if profile.calls.accept_changed_prompts else in_force
     if versions and changed_prompts(resources.calls, versions):
         # Rarely is any changed; only then are all traces read, to name the questions.
         refuse_changed_prompts(changed_prompts(resources.calls, versions, list(each_trace(workspace, name))))

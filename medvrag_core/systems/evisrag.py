@@ -13,12 +13,17 @@ from medvrag_core.systems.medvrag import PageEvidence
 from medvrag_core.systems.resources import Resources
 
 
+def version(profile: Profile) -> str:
+    """That of the embedded counterpart, where no model is asked."""
+    return "" if profile.reader.name == "vlm" else observed_replies.VERSION
+
+
 def prompts(profile: Profile) -> Mapping[str, str]:
     """The prompt that asks for the four blocks, where a model is asked."""
     return {"observe": observed_replies.prompt_version()} if profile.reader.name == "vlm" else {}
 
 
-@register("evisrag", "EVisRAG: evidence of each page, then an answer or none", prompts=prompts)
+@register("evisrag", "EVisRAG: evidence of each page, then an answer or none", version=version, prompts=prompts)
 def compose(resources: Resources) -> System:
     """As many pages as VisRAG gets (``visrag.pages``), in one round."""
     settings, source = resources.profile.visrag, PageEvidence(resources)

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from medvrag_core.errors import MismatchError
 from medvrag_core.evaluation.cost.bill import cost_report
 from medvrag_core.evaluation.errors.grounding import grounding_report
 from medvrag_core.evaluation.report import run_report
 from medvrag_core.evaluation.scorers.report import scorers_report
 from medvrag_core.profiles.load import load_profile
+from medvrag_core.reasoning import weighted_selection
 from medvrag_core.records import Question
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import answer_all, answering_fingerprint, set_up
@@ -169,8 +171,19 @@ def test_evisrag_behind_a_server(served: Resources, made_questions: list[Questio
     assert trace.outcome == "answered" and trace.rounds[0].flags == ("form_broken",), "this server knows no blocks"
 
 
+def test_a_changed_prompt_is_told_before_anything_is_asked(
+    served: Resources, chaos: Any, made_questions: list[Question], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also that of an arm, whose settings are not those of the profile."""
+    answer_all("visrag_weighted", served, made_questions[:1], progress=False)
+    monkeypatch.setattr(weighted_selection, "prompt_version", lambda: "changed")
+    with pytest.raises(MismatchError, match=r"prompt of 'weigh' \w+ -> changed: 3 stored calls"):
+        answer_all("visrag_weighted", served, made_questions[:1], progress=False)
+    assert len(chaos.log()["requests"]) == 3
+
+
 @pytest.mark.parametrize(("name", "purpose"), [("visrag_weighted", "weigh"), ("evisrag", "observe")])
-def test_a_changed_prompt_is_told_before_anything_is_asked(name: str, purpose: str) -> None:
+def test_prompts_belong_to_systems_that_ask_a_model_with_them(name: str, purpose: str) -> None:
     entry = find_system(name)
     model = entry.settle(load_profile("a100"))
     assert set(entry.prompts(model)) == {purpose} and entry.prompts(entry.settle(load_profile("test"))) == {}
