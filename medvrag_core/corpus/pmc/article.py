@@ -50,8 +50,8 @@ class Fetched:
 async def fetch_article(client: PmcClient, asked: ArticleId, cache: Path) -> Fetched:
     """Fetch what is missing of one article, in the order of cost: metadata, JATS, PDF.
 
-    The version that the cache holds is the one that is used: a cache is a snapshot, and a corpus made from it again is
-    the same. Files are checked by their digests each time.
+    A cache is a snapshot: what was the newest version stays it, and a corpus made from the cache again is the same.
+    Files are checked by their digests each time. Delete the folder of an article to have it looked at anew.
 
     Raises
     ------
@@ -59,7 +59,7 @@ async def fetch_article(client: PmcClient, asked: ArticleId, cache: Path) -> Fet
     FetchError : a file could not be had
     """
     home = cache / "articles" / asked.value
-    version = asked if asked.version else (_cached_version(home, asked) or await newest_version(client, asked))
+    version = asked if asked.version else await _newest(client, home, asked)
     metadata = await _metadata(client, home, version)
     require_usable(metadata, client.settings)
     head, entries = await _jats(client, home, version, metadata)
@@ -91,10 +91,15 @@ def article_address(version: ArticleId) -> str:
     return f"https://pmc.ncbi.nlm.nih.gov/articles/{version}/"
 
 
-def _cached_version(home: Path, asked: ArticleId) -> ArticleId | None:
-    names = (re.fullmatch(re.escape(asked.value) + r"\.(\d+)\.json", path.name) for path in home.glob("*.json"))
-    versions = [int(found.group(1)) for found in names if found]
-    return pmcid(asked.number, max(versions)) if versions else None
+async def _newest(client: PmcClient, home: Path, asked: ArticleId) -> ArticleId:
+    """The version that was the newest when the cache was asked for it first; older ones may lie beside it."""
+    path = home / "newest"
+    known = re.fullmatch(r"([1-9][0-9]*)\n", path.read_text(encoding="utf-8")) if path.is_file() else None
+    if known:
+        return pmcid(asked.number, int(known.group(1)))
+    version = await newest_version(client, asked)
+    write_text(path, f"{version.version}\n")
+    return version
 
 
 async def _metadata(client: PmcClient, home: Path, version: ArticleId) -> ArticleMetadata:

@@ -102,11 +102,15 @@ async def fetch_metadata(client: PmcClient, version: ArticleId) -> bytes:
     FetchError : no usable answer
     """
     try:
-        return await client.get(f"{client.settings.bucket}/metadata/{version}.json", most_bytes=_METADATA_BYTES)
+        data = await client.get(f"{client.settings.bucket}/metadata/{version}.json", most_bytes=_METADATA_BYTES)
     except FetchError as error:
         if error.reason == "missing_file":
             raise RefusedError("not_in_pmc", f"{version}: no such version among the PMC article datasets") from None
         raise
+    if not data.lstrip().startswith(b"{"):
+        # As from a gate in between that wants a login; the article is not to blame.
+        raise FetchError("fetch_rejected", f"metadata of {version}: the answer is no JSON object")
+    return data
 
 
 def parsed_metadata(data: bytes, version: ArticleId) -> ArticleMetadata:

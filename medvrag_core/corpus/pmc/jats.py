@@ -151,7 +151,9 @@ def _licence(meta: Element) -> tuple[str, str]:
 
 def _author(contributor: Element) -> str:
     collective = _text(contributor.find(".//{*}collab"))
-    family, given = _text(contributor.find("{*}name/{*}surname")), _text(contributor.find("{*}name/{*}given-names"))
+    places = ("{*}name", "{*}name-alternatives/{*}name", "{*}string-name")
+    name = next((found for place in places if (found := contributor.find(place)) is not None), contributor)
+    family, given = _text(name.find("{*}surname")), _text(name.find("{*}given-names"))
     initials = "".join(word[0] for word in re.split(r"[\s.-]+", given) if word)
     return f"{family} {initials}".strip()[:100] or collective[:100]
 

@@ -21,7 +21,7 @@ from medvrag_core.corpus.pmc.jats import LARGEST as LARGEST_JATS
 from medvrag_core.corpus.pmc.jats import facts_of, read_jats
 from medvrag_core.corpus.pmc.licence import licence_of, require_allowed, require_known_licences
 from medvrag_core.corpus.pmc.refusal import RefusedError
-from medvrag_core.corpus.pmc.source import cache_folder
+from medvrag_core.corpus.pmc.source import cache_folder, only_fetcher
 from medvrag_core.corpus.source import PageSource, SourceDocument, printable
 from medvrag_core.errors import InputError
 from medvrag_core.records import LedgerEntry
@@ -46,7 +46,7 @@ class PackageSource(PageSource):
     def __init__(self, folder: Path, settings: PmcSettings) -> None:
         require_known_licences(settings)
         self.folder, self.settings = folder, settings
-        self._cache = cache_folder(settings) / "packages"
+        self._cache = cache_folder(settings)
         self._ledger: list[LedgerEntry] = []
 
     def documents(self) -> Iterator[SourceDocument]:
@@ -61,15 +61,16 @@ class PackageSource(PageSource):
             raise InputError(f"{self.folder}: holds no package (.tar.gz)", way_out="give a folder of PMC packages")
         self._ledger = []
         kept: dict[str, SourceDocument] = {}
-        for path in files:
-            label = printable(path.relative_to(self.folder).as_posix())
-            try:
-                document = self._document(path, label)
-                first = kept.setdefault(document.article_id, document)
-                if first is not document:
-                    raise RefusedError("duplicate_id", f"{document.article_id} is in {first.label} too")
-            except RefusedError as refused:
-                self._ledger.append(refused.entry(label))
+        with only_fetcher(self._cache):
+            for path in files:
+                label = printable(path.relative_to(self.folder).as_posix())
+                try:
+                    document = self._document(path, label)
+                    first = kept.setdefault(document.article_id, document)
+                    if first is not document:
+                        raise RefusedError("duplicate_id", f"{document.article_id} is in {first.label} too")
+                except RefusedError as refused:
+                    self._ledger.append(refused.entry(label))
         if not kept:
             first_fault = self._ledger[0]
             raise InputError(
@@ -83,7 +84,7 @@ class PackageSource(PageSource):
         return tuple(self._ledger)
 
     def _document(self, path: Path, label: str) -> SourceDocument:
-        home = unpacked(path, self._cache)
+        home = unpacked(path, self._cache / "packages")
         jats, pdf = home / "article.nxml", home / "article.pdf"
         if not jats.is_file():
             raise RefusedError("licence_not_allowed", "licence unknown: the package holds no JATS file")
@@ -110,7 +111,10 @@ def unpacked(path: Path, cache: Path) -> Path:
     ------
     RefusedError : ``damaged_package``, ``unsafe_package`` or ``package_limit``
     """
-    home = cache / sha256_of(path)
+    try:
+        home = cache / sha256_of(path)
+    except OSError as error:
+        raise RefusedError("unreadable", f"cannot be read ({error.strerror})") from None
     if home.is_dir():
         return home
     with whole_folder(home) as fresh:

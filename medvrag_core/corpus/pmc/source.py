@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import shutil
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from tqdm import tqdm
 from medvrag_core.corpus.pmc.article import NETWORK_FAULTS, Fetched, fetch_article
 from medvrag_core.corpus.pmc.client import FetchError, PmcClient
 from medvrag_core.corpus.pmc.eutils import SEARCH_PAGE, search, to_pmcids
-from medvrag_core.corpus.pmc.ids import ArticleId, pmcid, read_ids
+from medvrag_core.corpus.pmc.ids import ArticleId, parse_id, pmcid, read_ids
 from medvrag_core.corpus.pmc.inventory import inventory_articles
 from medvrag_core.corpus.pmc.licence import require_known_licences
 from medvrag_core.corpus.pmc.refusal import RefusedError
@@ -42,11 +43,19 @@ class Selection(Record):
     ids: tuple[str, ...]
 
 
+class Conversion(Record):
+    """PMCIDs by the ids of a list, and what became of its other ids; kept as a search is."""
+
+    pmcids: dict[str, str]
+    refused: tuple[LedgerEntry, ...]
+
+
 class PmcSource(PageSource):
     """Articles of the PMC Article Datasets, by query, by ids, or out of the inventory; see :class:`PmcSettings`.
 
     Whole files alone are kept in the cache, each checked by the digest that its metadata promises. What is there and
-    right is not fetched again, so that a second run needs no network but for what was refused for being absent.
+    right is not fetched again, and what the services answered is kept: a second run needs no network, but for articles
+    that could not be had.
 
     Raises
     ------
@@ -73,10 +82,7 @@ class PmcSource(PageSource):
         InputError : no article is usable, or the query or file that selects them is at fault
         MedvragError : the network failed for ten articles in a row; what was fetched is kept
         """
-        self.cache.mkdir(parents=True, exist_ok=True)
-        with self._alone():
-            for part in self.cache.rglob(".*.part"):
-                part.unlink(missing_ok=True)
+        with only_fetcher(self.cache):
             fetched, entries = run_async(self._collect())
         self._ledger = tuple(entries)
         if not fetched:
@@ -87,20 +93,6 @@ class PmcSource(PageSource):
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """Every id and article that was left out, and notes on articles that are in."""
         return self._ledger
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        lock = FileLock(self.cache / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise InputError(
-                f"{self.cache}: another process is fetching into it", way_out="wait for it, or set corpus.pmc.cache"
-            ) from None
-        try:
-            yield
-        finally:
-            lock.release()
 
     async def _collect(self) -> tuple[list[Fetched], list[LedgerEntry]]:
         async with PmcClient(self.settings) as client:
@@ -119,11 +111,11 @@ class PmcSource(PageSource):
         settings = self.settings
         if settings.ids_file:
             given, refused = read_ids(Path(settings.ids_file))
-            converted, unknown = await to_pmcids(client, given)
-            ids = [converted[identifier] for identifier in given if identifier in converted]
-            entries, names = [*refused, *unknown], [str(x) for x in given if x in converted]
-            unique, repeated = _each_once(ids, names)
-            return unique, entries + repeated, len(unique)
+            converted = await self._converted(client, given)
+            known = [identifier for identifier in given if str(identifier) in converted.pmcids]
+            ids = [parse_id(converted.pmcids[str(identifier)]) for identifier in known]
+            unique, repeated = _each_once(ids, list(map(str, known)))
+            return unique, [*refused, *converted.refused, *repeated], len(unique)
         if settings.inventory:
             ids = await inventory_articles(client, settings.inventory, self.cache)
             return ids, [], settings.most_articles
@@ -136,11 +128,23 @@ class PmcSource(PageSource):
             entries.append(LedgerEntry(file=_name(settings), state="dropped", reason="article_limit", detail=detail))
         return ids, entries, settings.most_articles
 
+    async def _converted(self, client: PmcClient, given: Sequence[ArticleId]) -> Conversion:
+        path = self._kept("conversions", self.settings.converter, *map(str, given))
+        if path.is_file():
+            return Conversion.from_json(path.read_bytes(), source=str(path))
+        known, refused = await to_pmcids(client, given)
+        conversion = Conversion(pmcids={str(x): str(y) for x, y in known.items()}, refused=tuple(refused))
+        write_text(path, conversion.to_json())
+        return conversion
+
+    def _kept(self, kind: str, *asked: str) -> Path:
+        """Where the answer of a service is kept, under what it was asked."""
+        return self.cache / kind / f"{hashlib.sha256(chr(10).join(asked).encode()).hexdigest()[:32]}.json"
+
     async def _search(self, client: PmcClient) -> Selection:
         query = self.settings.query
         most = max(SEARCH_PAGE, self.settings.most_articles * _CANDIDATES_AN_ARTICLE)
-        key = hashlib.sha256(f"{self.settings.eutils}\n{most}\n{query}".encode()).hexdigest()[:32]
-        path = self.cache / "searches" / f"{key}.json"
+        path = self._kept("searches", self.settings.eutils, str(most), query)
         if path.is_file():
             return Selection.from_json(path.read_bytes(), source=str(path))
         ids, found = await search(client, query, most)
@@ -200,6 +204,32 @@ def cache_folder(settings: PmcSettings) -> Path:
     if settings.cache:
         return Path(settings.cache)
     return Path(os.environ.get("MEDVRAG_CACHE", Path.home() / ".cache" / "medvrag")) / "pmc"
+
+
+@contextmanager
+def only_fetcher(cache: Path) -> Iterator[None]:
+    """Hold a cache alone, cleared of what a killed process left half written.
+
+    Raises
+    ------
+    InputError : another process holds it
+    MedvragError : it cannot be written to
+    """
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with FileLock(cache / ".lock", timeout=0):
+            for part in cache.rglob(".*.part"):
+                shutil.rmtree(part) if part.is_dir() else part.unlink()
+            yield
+    except Timeout:
+        raise InputError(
+            f"{cache}: another process is fetching into it", way_out="wait for it, or set corpus.pmc.cache"
+        ) from None
+    except OSError as error:
+        raise MedvragError(
+            f"{cache}: cannot be written ({error.strerror or error})",
+            way_out="free some space or set corpus.pmc.cache; finished articles are kept",
+        ) from None
 
 
 def _each_once(ids: Sequence[ArticleId], names: Sequence[str]) -> tuple[list[ArticleId], list[LedgerEntry]]:

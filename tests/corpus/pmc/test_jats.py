@@ -75,6 +75,18 @@ def test_the_date_of_publication(dates: str, published: str) -> None:
     assert head(dates).published == published
 
 
+def test_authors_under_all_names_of_a_name() -> None:
+    name = "<surname>Ng</surname><given-names>Mei-Lin</given-names>"
+    people = (
+        f"<name>{name}</name>", f"<name-alternatives><name>{name}</name></name-alternatives>",
+        f"<string-name>{name}</string-name>", "<name><surname>Plato</surname></name>", "<collab>The Group</collab>", "",
+    )  # fmt: skip
+    contributors = "".join(f'<contrib contrib-type="author">{person}</contrib>' for person in people)
+    editor = f'<contrib contrib-type="editor"><name>{name}</name></contrib>'
+    found = head(f"<contrib-group>{contributors}{editor}</contrib-group>")
+    assert found.authors == ("Ng ML", "Ng ML", "Ng ML", "Plato", "The Group")
+
+
 def test_ids_in_old_and_new_form() -> None:
     ids = '<article-id pub-id-type="{}">{}</article-id>'
     assert head(ids.format("pmc", "0012")).pmcid == head(ids.format("pmcid", "PMC12")).pmcid == "PMC12"

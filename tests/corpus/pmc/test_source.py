@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -156,6 +157,14 @@ def test_a_version_can_be_asked_for(pmc: Any, settings: Make, tmp_path: Path) ->
     assert reasons == {"PMC1": "duplicate_id", "PMC1.7": "duplicate_id", "PMC5": "not_in_pmc"}
 
 
+def test_a_version_that_was_asked_for_is_not_taken_for_the_newest(pmc: Any, settings: Make, tmp_path: Path) -> None:
+    pmc.add(1, 1)
+    pmc.add(1, 2)
+    collected(settings(ids_file=ids_file(tmp_path, "PMC1.1")))
+    documents, _ = collected(settings(ids_file=ids_file(tmp_path, "PMC1")))
+    assert documents["PMC1"].facts.version == 2
+
+
 def test_if_the_newest_version_is_retracted_no_older_one_is_taken(pmc: Any, settings: Make, tmp_path: Path) -> None:
     pmc.add(1, 1)
     pmc.add(1, 2, is_retracted=True)
@@ -172,6 +181,9 @@ def test_ids_of_all_kinds_name_one_article_once(pmc: Any, settings: Make, tmp_pa
     documents, reasons = collected(settings(ids_file=names))
     assert set(documents) == {"PMC1", "PMC2"}
     assert reasons == {"10.1000/j.2": "duplicate_id", "PMID:77": "not_in_pmc"}
+    pmc.requests.clear()
+    assert collected(settings(ids_file=names)) == (documents, reasons)
+    assert pmc.requests == [], "what the converter said is kept, too"
 
 
 # --- faults of files ---------------------------------------------------------------------
@@ -196,7 +208,7 @@ def test_a_fault_costs_its_article_alone(pmc: Any, settings: Make, tmp_path: Pat
     documents, reasons = collected(chosen)
     assert (set(documents), reasons) == ({"PMC2"}, {"PMC1": reason})
     left = [path.name for path in (Path(chosen.cache) / "articles" / "PMC1").iterdir()]
-    assert sorted(left) == ["PMC1.1.json", "PMC1.1.xml"], "no part of a bad file stays"
+    assert sorted(left) == ["PMC1.1.json", "PMC1.1.xml", "newest"], "no part of a bad file stays"
     pmc.faults.clear()
     documents, reasons = collected(chosen)
     assert (set(documents), reasons) == ({"PMC1", "PMC2"}, {}), "nothing about a fault is remembered"
@@ -253,6 +265,38 @@ def test_when_the_network_fails_the_fetch_stops_and_blames_no_article(pmc: Any, 
     pmc.faults.clear()
     documents, reasons = collected(chosen)
     assert (len(documents), reasons) == (len(numbers), {})
+
+
+@pytest.mark.parametrize("fault", ["html", "body:[]", "empty"])
+def test_a_page_in_place_of_the_metadata_is_the_network_s_fault(
+    pmc: Any, settings: Make, tmp_path: Path, fault: str
+) -> None:
+    pmc.add(1)
+    pmc.add(2)
+    pmc.fail("metadata/PMC1", fault)
+    chosen = settings(ids_file=ids_file(tmp_path, "PMC1", "PMC2"))
+    assert collected(chosen)[1] == {"PMC1": "fetch_rejected"}
+    pmc.faults.clear()
+    assert collected(chosen)[1] == {}
+
+
+def test_a_cache_that_cannot_be_written_is_told(
+    pmc: Any, settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pmc.add(1)
+    names = ids_file(tmp_path, "PMC1")
+    with pytest.raises(MedvragError, match="cannot be written"):
+        collected(settings(ids_file=names, cache=names))
+    write = Path.open
+
+    def full(self: Path, mode: str = "r", *rest: Any, **more: Any) -> Any:
+        if mode == "wb" and ".pdf" in self.name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(self, mode, *rest, **more)
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(MedvragError, match=r"No space left.*finished articles are kept"):
+        collected(settings(ids_file=names))
 
 
 def test_no_usable_article_is_an_error_that_counts_reasons(pmc: Any, settings: Make, tmp_path: Path) -> None:
@@ -365,6 +409,7 @@ def test_killed_in_the_middle_of_a_file_the_fetch_goes_on(pmc: Any, settings: Ma
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
     assert not (home / "PMC2.1.pdf").exists()
+    (Path(chosen.cache) / "packages" / ".x.1.part").mkdir(parents=True)
     pmc.faults.clear()
     pmc.requests.clear()
     documents, reasons = collected(chosen)
