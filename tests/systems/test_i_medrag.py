@@ -28,12 +28,19 @@ from medvrag_core.views.trace_view import TraceView
 HERE = ("i_medrag", "i_medrag_bm25", "i_medrag_option_blind")
 
 
+@pytest.fixture(scope="module")
+def text_vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keeps the vectors of the chunks, which are the same in all tests."""
+    return tmp_path_factory.mktemp("text")
+
+
 @pytest.fixture
-def opened(made_run: Workspace, tmp_path: Path) -> Callable[..., Resources]:
+def opened(made_run: Workspace, text_vectors: Path, tmp_path: Path) -> Callable[..., Resources]:
     """The finished run with a systems folder of its own, under overrides of the profile ``test``; a few snippets."""
     few = {"text.chunk_tokens": 24, "text.overlap_tokens": 4, "i_medrag.snippets": 2, "i_medrag.rounds": 2}
     for name in ("corpus", "vectors", "index"):
         (tmp_path / name).symlink_to(getattr(made_run, name))
+    (tmp_path / "text").symlink_to(text_vectors)
     return lambda **overrides: Resources(Workspace(tmp_path), load_profile("test", few | overrides))
 
 

@@ -26,11 +26,18 @@ HERE = ("medrag", "medrag_bm25")
 WEIGHTS = ("medrag_medcpt", "medrag_contriever", "medrag_specter", "medrag_rrf2", "medrag_rrf4")
 
 
+@pytest.fixture(scope="module")
+def text_vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keeps the vectors of the chunks, which are the same in all tests."""
+    return tmp_path_factory.mktemp("text")
+
+
 @pytest.fixture
-def opened(made_run: Workspace, tmp_path: Path) -> Callable[..., Resources]:
+def opened(made_run: Workspace, text_vectors: Path, tmp_path: Path) -> Callable[..., Resources]:
     """The finished run with a systems folder of its own, under overrides of the profile ``test``."""
     for name in ("corpus", "vectors", "index"):
         (tmp_path / name).symlink_to(getattr(made_run, name))
+    (tmp_path / "text").symlink_to(text_vectors)
     return lambda **overrides: Resources(Workspace(tmp_path), load_profile("test", CHUNKS | overrides))
 
 
