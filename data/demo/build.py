@@ -1,7 +1,8 @@
 """Build the demo corpus: typeset every article to PDF and resolve every question to its gold pages.
 
 ``python data/demo/build.py [--out data/demo/built]`` writes ``pdf/<article id>.pdf``,
-``questions.jsonl`` (records of :class:`medvrag_core.records.Question`) and ``manifest.json``.
+``questions.jsonl`` (records of :class:`medvrag_core.records.Question`), ``manifest.json``, and a few faulty files for
+the gallery of chapter 01 under ``odd``.
 A second run with unchanged sources does nothing.
 """
 
@@ -14,6 +15,7 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+from odd_files import write_odd_files
 from typeset.fonts import font_files
 from typeset.layout import Layout, lay_out_article, write_pdf
 from typeset.parse import read_article
@@ -68,6 +70,7 @@ def build(out: Path, *, source: Path = HERE) -> Manifest:
     for name in set(before.articles if before else ()) - set(articles):
         (out / "pdf" / f"{name}.pdf").unlink(missing_ok=True)
     write_text(out / "pdf" / "licence.yaml", _LICENCE)
+    write_odd_files(out / "odd", (out / min(article.file for article in articles.values())).read_bytes())
     manifest = Manifest(
         sources=digest,
         questions=len(questions),
@@ -81,7 +84,8 @@ def build(out: Path, *, source: Path = HERE) -> Manifest:
 def _digest(sources: list[Path]) -> str:
     """Digest of articles, questions, this builder, the fonts and the libraries that draw."""
     digest = hashlib.sha256()
-    for path in [*sources, Path(__file__), *sorted((HERE / "typeset").glob("*.py")), *font_files()]:
+    builders = [Path(__file__), HERE / "odd_files.py", *sorted((HERE / "typeset").glob("*.py"))]
+    for path in [*sources, *builders, *font_files()]:
         digest.update(f"{path.name} {sha256_of(path)}\n".encode())
     for library in _LIBRARIES:
         digest.update(f"{library} {version(library)}\n".encode())
@@ -103,7 +107,8 @@ def _is_whole(out: Path, manifest: Manifest) -> bool:
     wanted = {out / article.file: article.sha256 for article in manifest.articles.values()}
     wanted[out / "questions.jsonl"] = manifest.questions_sha256
     wanted[out / "pdf" / "licence.yaml"] = hashlib.sha256(_LICENCE.encode()).hexdigest()
-    return all(path.is_file() and sha256_of(path) == sha256 for path, sha256 in wanted.items())
+    whole = all(path.is_file() and sha256_of(path) == sha256 for path, sha256 in wanted.items())
+    return whole and (out / "odd").is_dir()
 
 
 def _publish(layout: Layout, out: Path) -> BuiltArticle:

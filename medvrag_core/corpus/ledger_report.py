@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from medvrag_core.corpus.ledger_table import LedgerRow
+from medvrag_core.corpus.licences import parsed_licence, why_hidden
 from medvrag_core.records import Record
 
 
@@ -16,6 +17,15 @@ class RuleCount(Record):
     status: str
     reason: str
     count: int
+
+
+class LicenceCount(Record):
+    """Articles under one licence; ``hidden`` says why a published book may not show their pages, empty where it may."""
+
+    licence: str
+    use: str
+    hidden: str
+    articles: int
 
 
 class FunnelStep(Record):
@@ -38,7 +48,7 @@ class LedgerReport(Record):
     near_duplicates : pages that the index left out as near-duplicates
     rules : counts by level, status and reason, the most frequent first
     changes : kept files and pages with something to know about them, by what it is
-    licences : articles by licence
+    licences : the most frequent first
     """
 
     files: int
@@ -49,7 +59,7 @@ class LedgerReport(Record):
     near_duplicates: int = 0
     rules: tuple[RuleCount, ...]
     changes: dict[str, int]
-    licences: dict[str, int]
+    licences: tuple[LicenceCount, ...]
 
     @property
     def funnel(self) -> tuple[FunnelStep, ...]:
@@ -84,5 +94,29 @@ def ledger_report(rows: Sequence[LedgerRow]) -> LedgerReport:
             )
         ),
         changes=dict(sorted(changes.items())),
-        licences=dict(sorted(licences.items(), key=lambda item: (-item[1], item[0]))),
+        licences=tuple(
+            LicenceCount(licence=label, use=of.use, hidden=why_hidden(of), articles=count)
+            for label, count in sorted(licences.items(), key=lambda item: (-item[1], item[0]))
+            for of in (parsed_licence(label),)
+        ),
     )
+
+
+def left_out(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
+    """What is not in the corpus, each told once.
+
+    A file whose pages are all left out for one reason is told with the words of its first page; a page has a row of its
+    own where it says something else than its file.
+    """
+    files = {row.file: row for row in rows if row.page is None}
+    words: dict[tuple[str, str], str] = {}
+    for row in rows:
+        if row.page is not None and row.status != "kept":
+            words.setdefault((row.file, row.reason), row.detail)
+    told = []
+    for row in rows:
+        if row.status == "kept" or (row.page is not None and files[row.file].reason == row.reason):
+            continue
+        detail = words.get((row.file, row.reason), row.detail)
+        told.append(row.model_copy(update={"detail": detail}))
+    return told

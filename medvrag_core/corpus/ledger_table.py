@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NAME = "ledger.parquet"
 KEPT_FILE = "rendered"
 """Reason of a file that has pages in the corpus."""
+NO_PAGE = "no_usable_page"
+"""Reason of a file whose pages were left out for several reasons, or that none is told of."""
 _HOW = {"pdf": "text_layer", "ocr": "ocr", "none": "no_text"}
 
 
@@ -137,7 +139,8 @@ def _page_row(
 
 def _file_row(file: str, article: Article | None, pages: Sequence[LedgerRow], said: Sequence[LedgerEntry]) -> LedgerRow:
     kept = sum(row.status == "kept" for row in pages)
-    gone = [entry for entry in said if entry.state in ("dropped", "quarantined")]
+    # That no page is left says nothing that the pages do not say better.
+    gone = [e for e in said if e.state in ("dropped", "quarantined") and not (e.reason == NO_PAGE and pages)]
     changes = _changes(said)
     status: Literal["kept", "dropped", "quarantined"]
     if kept:
@@ -151,7 +154,7 @@ def _file_row(file: str, article: Article | None, pages: Sequence[LedgerRow], sa
     else:
         reasons = sorted({row.reason for row in pages})
         status = "quarantined" if any(row.status == "quarantined" for row in pages) else "dropped"
-        reason, detail = (reasons[0] if len(reasons) == 1 else "no_usable_page"), ", ".join(reasons)
+        reason, detail = (reasons[0] if len(reasons) == 1 else NO_PAGE), ", ".join(reasons)
     return LedgerRow(
         file=file,
         article_id=article.article_id if article else pages[0].article_id if pages else _article_id(file),

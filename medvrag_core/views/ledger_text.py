@@ -18,5 +18,8 @@ def ledger_text(report: LedgerReport) -> str:
         lines += [f"{count:>9,}  {plain(change)}" for change, count in report.changes.items()]
     if report.licences:
         lines.append("articles by licence")
-        lines += [f"{count:>9,}  {plain(licence)}" for licence, count in report.licences.items()]
+        lines += [
+            f"{of.articles:>9,}  {plain(of.licence)}{' (not in a published book)' if of.hidden else ''}"
+            for of in report.licences
+        ]
     return "\n".join(lines)

@@ -44,8 +44,9 @@ def ledger_table(ledger: Sequence[LedgerEntry], *, limit: int = 40) -> HtmlTable
 
 def summaries_table(summaries: Mapping[str, Summary], *, limit: int = 5) -> HtmlTable:
     """The first few page summaries."""
-    rows = [[s.page_id, s.text, s.method] for s in islice(summaries.values(), limit)]
-    return HtmlTable(["page", "summary", "made by"], rows, caption=f"first {len(rows)} of {len(summaries)} summaries")
+    rows = [[s.page_id, s.text, s.tokens, s.method, ", ".join(s.flags)] for s in islice(summaries.values(), limit)]
+    caption = f"first {len(rows)} of {len(summaries)} summaries; tokens of an extract are an upper estimate"
+    return HtmlTable(["page", "summary", "tokens", "made by", "flags"], rows, caption=caption)
 
 
 def metrics_table(metrics: Mapping[str, Any], *, caption: str = "") -> HtmlTable:

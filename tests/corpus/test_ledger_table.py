@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medvrag_core.corpus.build import build_corpus
-from medvrag_core.corpus.ledger_report import ledger_report
+from medvrag_core.corpus.ledger_report import ledger_report, left_out
 from medvrag_core.corpus.ledger_table import LedgerRow, ledger_rows, read_ledger_table, write_ledger_table
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.errors import InputError
@@ -48,6 +48,12 @@ ENTRIES = [
     entry("x/page.pdf", "", "dropped", "not_a_pdf", "an HTML page"),
     entry("copies.pdf", "copies#p1", "kept", "text_layer"),
     entry("copies.pdf", "copies#p1", "dropped", "duplicate_page"),
+    entry("slow.pdf", "slow#p1", "quarantined", "time_limit"),
+    entry("slow.pdf", "", "dropped", "no_usable_page"),
+    entry("mixed.pdf", "mixed#p1", "dropped", "blank_page"),
+    entry("mixed.pdf", "mixed#p2", "dropped", "degenerate_render"),
+    entry("mixed.pdf", "", "dropped", "no_usable_page"),
+    entry("none.pdf", "", "dropped", "no_usable_page"),
     entry("listed.pdf", "listed#p1", "kept", "text_layer"),
     entry("listed.pdf", "", "dropped", "excluded_article", "PMID 1 is in the benchmark"),
 ]
@@ -67,6 +73,12 @@ def test_there_is_one_row_a_file_and_one_a_page_and_it_tells_the_last_word() -> 
         ("copies.pdf", 1): ("dropped", "duplicate_page"),
         ("listed.pdf", None): ("dropped", "excluded_article"),
         ("listed.pdf", 1): ("dropped", "excluded_article"),
+        ("mixed.pdf", None): ("dropped", "no_usable_page"),
+        ("mixed.pdf", 1): ("dropped", "blank_page"),
+        ("mixed.pdf", 2): ("dropped", "degenerate_render"),
+        ("none.pdf", None): ("dropped", "no_usable_page"),
+        ("slow.pdf", None): ("quarantined", "time_limit"),
+        ("slow.pdf", 1): ("quarantined", "time_limit"),
         ("x/page.pdf", None): ("dropped", "not_a_pdf"),
     }
     whole = rows["a.pdf", None]
@@ -126,13 +138,25 @@ def test_the_table_is_parquet_with_the_same_bytes_for_the_same_rows(tmp_path: Pa
 
 def test_the_report_counts_rules_changes_and_licences() -> None:
     report = ledger_report(ledger_rows(ARTICLES, PAGES, ENTRIES))
-    assert (report.files, report.articles, report.pages_seen, report.pages_kept) == (5, 1, 7, 2)
+    assert (report.files, report.articles, report.pages_seen, report.pages_kept) == (8, 1, 10, 2)
     counts = {(rule.level, rule.status, rule.reason): rule.count for rule in report.rules}
     assert counts["page", "kept", "text_layer"] == 2
     assert counts["page", "dropped", "duplicate_page"] == 2
     assert counts["file", "quarantined", "memory_limit"] == 1
     assert report.changes == {"pixel_cap": 1, "repaired": 1, "time_limit": 1}
-    assert report.licences == {"CC BY 4.0": 1}
+    assert [(of.licence, of.use, of.hidden, of.articles) for of in report.licences] == [
+        ("CC BY 4.0", "commercial", "", 1)
+    ]
+
+
+def test_what_is_left_out_is_told_once_and_in_words() -> None:
+    told = {(r.file, r.page): (r.reason, r.detail) for r in left_out(ledger_rows(ARTICLES, PAGES, ENTRIES))}
+    assert told["a.pdf", 3] == ("duplicate_page", "same as b#p1")
+    assert told["listed.pdf", None] == ("excluded_article", "PMID 1 is in the benchmark")
+    assert {key for key in told if key[0] in ("slow.pdf", "mixed.pdf", "copies.pdf")} == {
+        ("slow.pdf", None), ("copies.pdf", None), ("mixed.pdf", None), ("mixed.pdf", 1), ("mixed.pdf", 2),
+    }  # fmt: skip
+    assert ("a.pdf", None) not in told and ("a.pdf", 1) not in told
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PAR1 no"])
