@@ -71,7 +71,8 @@ for heading, groups in GROUPS.items():
 
 def main() -> None:
     """Entry point of the console script: errors become one sentence and an exit code."""
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    # Not by way of SIGINT, which a shell has its background jobs ignore.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.basicConfig(level=os.environ.get("MEDVRAG_LOG", "WARNING"), format="%(name)s: %(message)s")
     try:
         code = app(standalone_mode=False)
