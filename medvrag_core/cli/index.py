@@ -47,9 +47,11 @@ def build(
         typer.echo(record.model_dump_json(indent=1))
         return
     found = record.metrics
+    kept = sum(found["near_duplicates_kept"].values())
     typer.echo(
         f"{run_}: {found['pages_indexed']:,} pages indexed, {found['near_duplicates_left_out']:,} near-duplicates left "
-        f"out, {found['bytes_index'] / found['pages']:,.0f} bytes a page; mode {found['mode']} on {found['device']}"
+        f"out, {kept:,} kept for other numbers or no text, {found['bytes_index'] / found['pages']:,.0f} bytes a page; "
+        f"mode {found['mode']} on {found['device']}"
     )
 
 
@@ -98,13 +100,15 @@ def delete(
 
         medvrag index delete --run runs/a100 paper#p6 paper#p7
     """
+    from medvrag_core.corpus.store import CorpusStore
     from medvrag_core.encoders.vectors import VectorStore
     from medvrag_core.index.build import delete_pages
 
     workspace = Workspace(run_)
     require_corpus(workspace, None)
     with only_writer(run_):
-        manifest = delete_pages(VectorStore.open(workspace.vectors), workspace.index, pages)
+        corpus = CorpusStore.open(workspace.corpus)
+        manifest = delete_pages(VectorStore.open(workspace.vectors), workspace.index, pages, corpus=corpus)
     typer.echo(f"{run_}: {len({*pages}):,} pages deleted, {manifest.pages:,} are left")
 
 

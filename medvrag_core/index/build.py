@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.encoders.shards import starts
 from medvrag_core.encoders.vectors import VectorStore, require_same_encoder
 from medvrag_core.errors import InputError, MismatchError, NotBuiltError
@@ -19,7 +20,7 @@ from medvrag_core.index.base import PageIndex
 from medvrag_core.index.coarse_to_fine import Centroids, CoarseToFineIndex, ann_kind, make_ann
 from medvrag_core.index.coded_index import CodedIndex, IndexedPages
 from medvrag_core.index.coded_pages import CodedPages
-from medvrag_core.index.duplicates import near_duplicates
+from medvrag_core.index.duplicates import Duplicates, near_duplicates
 from medvrag_core.index.fast import FastIndex
 from medvrag_core.index.manifest import (
     AnnEntry,
@@ -30,6 +31,7 @@ from medvrag_core.index.manifest import (
     way_out,
     write_manifest,
 )
+from medvrag_core.index.page_alikeness import PairKind
 from medvrag_core.index.segments import open_segment, write_segment
 from medvrag_core.index.torch_index import on_gpu
 from medvrag_core.runs.publish import whole_folder
@@ -45,15 +47,29 @@ _ANN = "ann.faiss"
 
 
 def build_index(
-    store: VectorStore, settings: IndexSettings, folder: Path, *, near_duplicate: float, progress: bool = True
+    store: VectorStore,
+    settings: IndexSettings,
+    folder: Path,
+    *,
+    near_duplicate: float,
+    corpus: CorpusStore | None = None,
+    keep: Collection[PairKind] = (),
+    progress: bool = True,
 ) -> PageIndex:
     """Bring an index up to date, and open it. Parameters as in :func:`write_index`."""
-    write_index(store, settings, folder, near_duplicate=near_duplicate, progress=progress)
+    write_index(store, settings, folder, near_duplicate=near_duplicate, corpus=corpus, keep=keep, progress=progress)
     return open_index(store, settings, folder)
 
 
 def write_index(
-    store: VectorStore, settings: IndexSettings, folder: Path, *, near_duplicate: float, progress: bool = True
+    store: VectorStore,
+    settings: IndexSettings,
+    folder: Path,
+    *,
+    near_duplicate: float,
+    corpus: CorpusStore | None = None,
+    keep: Collection[PairKind] = (),
+    progress: bool = True,
 ) -> None:
     """Make the segments and files that are missing, leave out near-duplicate pages, and publish the manifest.
 
@@ -67,6 +83,7 @@ def write_index(
     settings : Stage-1 settings
     folder : of the index
     near_duplicate : cosine of mean page vectors above which the later page is left out
+    corpus, keep : by which near-duplicates are told apart, see :func:`~medvrag_core.index.duplicates.near_duplicates`
     """
     before = _usable(store, settings, folder)
     kept = [] if before is None else _without_many_small(store, before.segments)
@@ -77,6 +94,7 @@ def write_index(
         segments=tuple(kept),
         segments_wanted=len(kept) + len(todo),
         near_duplicate=near_duplicate,
+        kinds_kept=tuple(sorted({*keep})),
         deleted=() if before is None else before.deleted,
         ann=None if before is None else before.ann,
     )
@@ -84,22 +102,29 @@ def write_index(
         kept.append(_make_segment(store, shards, settings, folder))
         manifest = manifest.model_copy(update={"segments": tuple(kept)})
         write_manifest(folder, manifest)
-    if before is not None and before.finished and not todo and before.near_duplicate == near_duplicate:
-        left_out = before.left_out
+    if before is not None and before.finished and not todo and _same_rule(before, manifest):
+        found = Duplicates(left_out=before.left_out, alike=before.alike)
     else:
-        left_out = tuple(near_duplicates(store, near_duplicate, without=manifest.deleted))
+        found = near_duplicates(store, near_duplicate, without=manifest.deleted, corpus=corpus, keep=keep)
     ann = _make_ann(settings, folder, manifest)
-    whole = manifest.model_copy(update={"left_out": left_out, "ann": ann, "finished": True})
+    whole = manifest.model_copy(update={"left_out": found.left_out, "alike": found.alike, "ann": ann, "finished": True})
     if whole != before:
         write_manifest(folder, whole)
     _remove_others(folder, whole)
 
 
-def delete_pages(store: VectorStore, folder: Path, page_ids: Collection[str]) -> IndexManifest:
+def _same_rule(before: IndexManifest, now: IndexManifest) -> bool:
+    """Whether near-duplicates were sought by the rule in force; an earlier version had another one."""
+    return (before.near_duplicate, before.kinds_kept) == (now.near_duplicate, now.kinds_kept)
+
+
+def delete_pages(
+    store: VectorStore, folder: Path, page_ids: Collection[str], *, corpus: CorpusStore | None = None
+) -> IndexManifest:
     """Take pages out of an index; what is left answers as an index made without them.
 
-    Costs one manifest, unless another page was left out as the near-duplicate of one of them: then near-duplicates are
-    sought anew.
+    Costs one manifest, unless another page was found to be the near-duplicate of one of them: then near-duplicates are
+    sought anew, in the ``corpus`` that the index was made with.
 
     Raises
     ------
@@ -110,10 +135,14 @@ def delete_pages(store: VectorStore, folder: Path, page_ids: Collection[str]) ->
     if unknown:
         raise InputError(f"page '{unknown[0]}' is not in the index {folder}")
     deleted = tuple(sorted({*manifest.deleted, *page_ids}))
-    left_out = tuple(pair for pair in manifest.left_out if pair.left_out not in page_ids)
-    if any(pair.kept in page_ids for pair in left_out):
-        left_out = tuple(near_duplicates(store, manifest.near_duplicate, without=deleted))
-    fresh = manifest.model_copy(update={"deleted": deleted, "left_out": left_out})
+    left_out, alike = (
+        tuple(pair for pair in pairs if pair.left_out not in page_ids) for pairs in (manifest.left_out, manifest.alike)
+    )
+    found = Duplicates(left_out=left_out, alike=alike)
+    if any(pair.kept in page_ids for pair in (*left_out, *alike)):
+        keep = manifest.kinds_kept or ()
+        found = near_duplicates(store, manifest.near_duplicate, without=deleted, corpus=corpus, keep=keep)
+    fresh = manifest.model_copy(update={"deleted": deleted, "left_out": found.left_out, "alike": found.alike})
     write_manifest(folder, fresh)
     return fresh
 

@@ -6,10 +6,13 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import Field
+
 from medvrag_core.encoders.identity import EncoderIdentity
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import MismatchError, NotBuiltError
 from medvrag_core.index.duplicates import DuplicatePair
+from medvrag_core.index.page_alikeness import PairKind
 from medvrag_core.records import Record
 from medvrag_core.runs.sealed import read_sealed, write_sealed
 from medvrag_core.runs.verified import FolderEntry, files_of
@@ -61,6 +64,8 @@ class IndexManifest(Record):
     finished : nothing is missing; False while it is being built
     near_duplicate : cosine above which a later page is left out
     left_out : pages that are, and for which page
+    alike : pages that stay although they look like an earlier one, and which
+    kinds_kept : kinds of pairs of which both pages stay; None: an earlier version sought near-duplicates otherwise
     deleted : pages taken out by hand
     ann : of mode ``paper``; None where none was made, or it is so small that it is made when the index is opened
     """
@@ -73,6 +78,8 @@ class IndexManifest(Record):
     finished: bool = False
     near_duplicate: float
     left_out: tuple[DuplicatePair, ...] = ()
+    alike: tuple[DuplicatePair, ...] = Field((), exclude_if=lambda pairs: not pairs)
+    kinds_kept: tuple[PairKind, ...] | None = Field(None, exclude_if=lambda kinds: kinds is None)
     deleted: tuple[str, ...] = ()
     ann: AnnEntry | None = None
 

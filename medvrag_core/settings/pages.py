@@ -10,6 +10,9 @@ from medvrag_core.settings.base import StageSettings
 from medvrag_core.settings.pmc import PmcSettings
 
 
+PairPolicy = Literal["keep", "leave_out"]
+
+
 class CorpusSettings(StageSettings):
     """Rendering and text of pages (paper section 3.1)."""
 
@@ -26,7 +29,17 @@ class CorpusSettings(StageSettings):
     max_pages: int = Field(2_000, description="most pages taken from one file")
     seconds_per_page: float = Field(20.0, description="wall-clock limit for one page in the child process")
     memory_mb: int = Field(3_072, description="address space of the child process")
-    near_duplicate: float = Field(0.97, description="cosine of page means above which the later page is left out")
+    near_duplicate: float = Field(0.97, ge=0, description="cosine of page means above which the later page is left out")
+    numbers_differ: PairPolicy = Field(
+        "keep",
+        exclude_if=lambda policy: policy == "keep",
+        description="what becomes of the later of two such pages whose texts differ in numbers alone (a dose)",
+    )
+    without_text: PairPolicy = Field(
+        "keep",
+        exclude_if=lambda policy: policy == "keep",
+        description="what becomes of the later of two such pages without text, blank or pictures alone",
+    )
     licence: str = Field(
         "", exclude_if=lambda text: not text, description="of articles that state none, such as CC BY; empty: unknown"
     )

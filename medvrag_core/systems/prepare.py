@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import InputError, SettingsError
 from medvrag_core.index.base import PageIndex
 from medvrag_core.index.build import build_index
+from medvrag_core.index.duplicates import kinds_kept
 from medvrag_core.index.manifest import read_manifest
 from medvrag_core.runs.publish import write_text
 from medvrag_core.runs.stage import record_stage, require_same_settings
@@ -176,7 +178,13 @@ def prepare_index(workspace: Workspace, profile: Profile, *, progress: bool = Tr
     with record_stage(workspace.root, "indexing", profile=profile.name, settings=settings) as stage:
         vectors = prepare_vectors(workspace, profile, progress=progress)
         index = build_index(
-            vectors, profile.index, workspace.index, near_duplicate=profile.corpus.near_duplicate, progress=progress
+            vectors,
+            profile.index,
+            workspace.index,
+            near_duplicate=profile.corpus.near_duplicate,
+            corpus=CorpusStore.open(workspace.corpus),
+            keep=kinds_kept(profile.corpus),
+            progress=progress,
         )
         manifest = read_manifest(workspace.index)
         stage.add(workspace.vectors / "manifest.json", workspace.index / "manifest.json")
@@ -186,6 +194,7 @@ def prepare_index(workspace: Workspace, profile: Profile, *, progress: bool = Tr
             vectors_per_page=float(vectors.offsets[-1]) / len(vectors),
             dim=vectors.dim,
             near_duplicates_left_out=len(manifest.left_out),
+            near_duplicates_kept=dict(Counter(pair.kind for pair in manifest.alike)),
             pages_indexed=manifest.pages,
             bytes_vectors=vectors.bytes,
             mode=profile.index.mode,
