@@ -14,11 +14,14 @@ import math
 import os
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
+from medvrag_core.corpus.hidden import CAUSES, split_hidden
 from medvrag_core.corpus.job import MIN_SIDE, FrontMatter, Job, Message, Note, RenderedPage
 from medvrag_core.corpus.lines import Line, PageLines, reading_order, words_of
 from medvrag_core.corpus.regions import find_regions, page_text
@@ -28,6 +31,8 @@ from medvrag_core.records import Page, PageLayout, Region, TextSource, Word
 
 _MAX_FILE = 512 << 20
 _MAX_SIDE = 30_000
+_LONGEST_WEBP = 16_383  # more does not fit the format
+_SUFFIXES = {"jpeg": "jpg", "png": "png", "webp": "webp"}
 _MAX_OCR_PIXELS = 6_000_000
 _FEW_CHARACTERS = 50
 _SORTABLE_LINES = 4_000
@@ -123,7 +128,8 @@ class _PageReader:
 
     def _read(self, document: Any, number: int) -> Message:
         page = document.load_page(number - 1)
-        dpi = capped_dpi(page.rect.width, page.rect.height, self.settings.dpi, self.settings.max_pixels)
+        longest = _LONGEST_WEBP if self.settings.image_format == "webp" else _MAX_SIDE
+        dpi = capped_dpi(page.rect.width, page.rect.height, self.settings.dpi, self.settings.max_pixels, longest)
         pixels = page.get_pixmap(dpi=None, matrix=_zoom(dpi), alpha=False)
         notes = []
         if dpi < self.settings.dpi:
@@ -136,7 +142,7 @@ class _PageReader:
         if pixels.is_unicolor:
             return self._dropped(number, "blank_page", "nothing is printed on the page")
 
-        lines, source, more = self._lines(page, number)
+        lines, source, more = self._lines(page, number, pixels)
         notes += more
         vocabulary = vocabulary_of(word for line in lines.lines for word, _ in line.words)
         regions = tuple(find_regions(lines, vocabulary))
@@ -144,7 +150,7 @@ class _PageReader:
         if self.settings.ocr_figures and self.settings.ocr == "auto" and source == "pdf":
             figure_words, regions = self._read_figures(page, number, regions)
             words += figure_words
-        image = f"images/p{number:04d}.{'png' if self.settings.image_format == 'png' else 'jpg'}"
+        image = f"images/p{number:04d}.{_SUFFIXES[self.settings.image_format]}"
         page_id = f"{self.job.article_id}#p{number}"
         rendered = RenderedPage(
             page=Page(
@@ -181,18 +187,24 @@ class _PageReader:
         if self.settings.image_format == "png":
             image.save(path, compress_level=3)
         else:
-            image.save(path, "JPEG", quality=self.settings.jpeg_quality)
+            image.save(path, self.settings.image_format.upper(), quality=self.settings.jpeg_quality)
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
     # --- text ---------------------------------------------------------------------------
 
-    def _lines(self, page: Any, number: int) -> tuple[PageLines, TextSource, list[Note]]:
+    def _lines(self, page: Any, number: int, pixels: Any) -> tuple[PageLines, TextSource, list[Note]]:
         layer = read_text_layer(page)
+        notes: list[Note] = []
         if self.settings.ocr == "always":
             layer = PageLines((), layer.frame, layer.to_page)
+        else:
+            shown, hidden = split_hidden(layer, _array(pixels))
+            if hidden:
+                notes.append(_hidden_note(hidden, self.settings.hidden_text))
+            if self.settings.hidden_text == "leave_out":
+                layer = shown
         text = " ".join(line.text for line in layer.lines)
         found = readable_characters(text)
-        notes: list[Note] = []
         if self.settings.ocr != "off" and self._wants_ocr(layer, text):
             if number in self.job.no_ocr:
                 notes.append(Note(state="changed", reason="ocr_failed", detail="OCR hit a limit and was left out"))
@@ -260,12 +272,22 @@ class _PageReader:
 
         if self._engine is None:
             self._engine = ocr_engine(self.settings.ocr_engine)
-        image = np.frombuffer(pixels.samples, dtype=np.uint8).reshape(pixels.height, pixels.width, 3)
-        return list(self._engine.read(image))
+        return list(self._engine.read(_array(pixels)))
 
 
-def capped_dpi(width_pt: float, height_pt: float, dpi: float, max_pixels: int) -> float:
-    """The resolution at which a page stays within ``max_pixels`` and 30,000 pixels a side.
+def _array(pixels: Any) -> NDArray[np.uint8]:
+    """Pixels as uint8 of shape (height, width, 3), not copied."""
+    return np.frombuffer(pixels.samples_mv, dtype=np.uint8).reshape(pixels.height, pixels.width, 3)
+
+
+def _hidden_note(hidden: Counter[str], setting: str) -> Note:
+    causes = ", ".join(f"{hidden[cause]} {words}" for cause, words in CAUSES.items() if hidden[cause])
+    what = "kept in the text" if setting == "keep" else "left out of the text"
+    return Note(state="changed", reason="hidden_text", detail=f"{hidden.total()} words {what}: {causes}")
+
+
+def capped_dpi(width_pt: float, height_pt: float, dpi: float, max_pixels: int, max_side: int = _MAX_SIDE) -> float:
+    """The resolution at which a page stays within ``max_pixels`` and ``max_side`` pixels a side.
 
     Known before anything is allocated (BC-33).
 
@@ -277,7 +299,7 @@ def capped_dpi(width_pt: float, height_pt: float, dpi: float, max_pixels: int) -
     if not (math.isfinite(width_pt) and math.isfinite(height_pt)):
         raise ValueError(f"page size {width_pt} x {height_pt} pt is not a size")
     wide, high = width_pt * dpi / 72 + 1, height_pt * dpi / 72 + 1
-    shrink = min(1.0, math.sqrt(max_pixels / (wide * high)), _MAX_SIDE / max(wide, high))
+    shrink = min(1.0, math.sqrt(max_pixels / (wide * high)), max_side / max(wide, high))
     if shrink == 1.0:
         return dpi
     dpi *= shrink

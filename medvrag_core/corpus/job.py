@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from medvrag_core.records import Article, LedgerEntry, LedgerState, Page, PageLayout, Record
 from medvrag_core.settings import CorpusSettings, StageSettings
 
@@ -32,6 +34,7 @@ class RenderSettings(StageSettings):
     ocr_dpi: int
     ocr_figures: bool
     max_pages: int
+    hidden_text: str = Field("leave_out", exclude_if=lambda choice: choice == "leave_out")
 
     @classmethod
     def of(cls, settings: CorpusSettings) -> RenderSettings:

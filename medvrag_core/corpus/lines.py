@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Literal
 
 from medvrag_core.records import Box, Word
 
@@ -16,11 +17,19 @@ _COLUMN = 0.18  # a column has at least one line this wide; table cells mostly h
 
 
 @dataclass(frozen=True)
+class Ink:
+    """How a word is drawn: its color (red, green, blue of 255; None: unknown), and why nobody can see it, if so."""
+
+    color: tuple[int, int, int] | None = None
+    fault: Literal["", "invisible", "tiny"] = ""
+
+
+@dataclass(frozen=True)
 class Line:
     """One printed line (or one cell of a table row).
 
     ``block`` is the paragraph number given by the extractor, ``size`` the font size in points,
-    ``words`` are texts with rectangles.
+    ``words`` are texts with rectangles, ``inks`` how each of them is drawn; empty where a layer cannot tell.
     """
 
     text: str
@@ -29,6 +38,7 @@ class Line:
     size: float = 10.0
     bold: bool = False
     words: tuple[tuple[str, Rectangle], ...] = field(default=(), repr=False)
+    inks: tuple[Ink, ...] = field(default=(), repr=False)
 
     @property
     def width(self) -> float:
@@ -41,13 +51,15 @@ class PageLines:
     """Lines of one page in reading order, with the frame they live in.
 
     ``to_page`` turns a rectangle of the upright frame into a :data:`~medvrag_core.records.Box` of
-    the displayed page, or None where nothing of it lies on the page.
+    the displayed page, or None where nothing of it lies on the page. ``off_page`` counts words that stand wholly
+    beside the page and are in no line.
     """
 
     lines: tuple[Line, ...]
     frame: Rectangle
     to_page: Callable[[Rectangle], Box | None] = field(repr=False)
     drawings: tuple[tuple[str, Rectangle], ...] = field(default=(), repr=False)
+    off_page: int = 0
 
     @property
     def width(self) -> float:

@@ -6,10 +6,12 @@ import math
 from collections import Counter, defaultdict
 from typing import Any
 
-from medvrag_core.corpus.lines import Line, PageLines, Rectangle
+from medvrag_core.corpus.lines import Ink, Line, PageLines, Rectangle
 from medvrag_core.records import Box
 
 MAX_WORDS = 20_000
+TINY = 1.0
+"""Points; smaller type cannot be read."""
 _MAX_DRAWINGS = 20_000
 _ROUND = 5  # digits of a page fraction: a hundredth of a pixel at 300 dpi
 
@@ -37,22 +39,57 @@ def read_text_layer(page: Any) -> PageLines:
         for number, raw in enumerate(block["lines"]):
             own = words.get((block["number"], number), [])
             if own:
-                lines.append(_line(block["number"], raw["spans"], [(_turn(b, upright), t) for b, t in own]))
-    drawings = [
-        (kind, _turn(box, upright))
-        for kind, box in page.get_bboxlog()[:_MAX_DRAWINGS]
-        if kind != "fill-text" and _finite(box)
-    ]
+                inks = _inks(raw["spans"], [box for box, _ in own])
+                lines.append(_line(block["number"], raw["spans"], [(_turn(b, upright), t) for b, t in own], inks))
     unrotated = page.rect * page.derotation_matrix
+    drawings, beside = [], False
+    for kind, box in page.get_bboxlog()[:_MAX_DRAWINGS]:
+        if _finite(box):
+            beside = beside or (kind.endswith("-text") and _is_beside(box, unrotated))
+            if kind != "fill-text":
+                drawings.append((kind, _turn(box, upright)))
     return PageLines(
         tuple(lines),
         _turn(tuple(unrotated), upright),
         _to_page(page.rect, ~upright * page.rotation_matrix),
         tuple(drawings),
+        _words_beside(page, unrotated) if beside else 0,
     )
 
 
-def _line(block: int, spans: list[dict[str, Any]], words: list[tuple[Rectangle, str]]) -> Line:
+def _words_beside(page: Any, frame: Any) -> int:
+    """Words of pieces of text that stand wholly beside ``frame``; the extractor itself leaves them out."""
+    pieces = (piece for piece in page.get_texttrace() if _finite(piece["bbox"]) and _is_beside(piece["bbox"], frame))
+    return sum(len("".join(chr(char[0]) for char in piece["chars"]).split()) for piece in pieces)
+
+
+def _is_beside(box: Any, frame: Any) -> bool:
+    return bool(box[2] <= frame.x0 or box[0] >= frame.x1 or box[3] <= frame.y0 or box[1] >= frame.y1)
+
+
+def _inks(spans: list[dict[str, Any]], boxes: list[Rectangle]) -> tuple[Ink, ...]:
+    """The ink of the span in which the middle of each box lies; of the first where none is."""
+    drawn = [_ink(span) for span in spans]
+    if len(set(drawn)) == 1:
+        return (drawn[0],) * len(boxes)
+    inks = []
+    for box in boxes:
+        x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+        around = (s["bbox"] for s in spans)
+        inks.append(
+            next((k for k, b in zip(drawn, around, strict=True) if b[0] <= x <= b[2] and b[1] <= y <= b[3]), drawn[0])
+        )
+    return tuple(inks)
+
+
+def _ink(span: dict[str, Any]) -> Ink:
+    color = (span["color"] >> 16 & 255, span["color"] >> 8 & 255, span["color"] & 255)
+    if span["alpha"] == 0:  # MuPDF tells render mode 3 in the same way as full transparency
+        return Ink(color, "invisible")
+    return Ink(color, "tiny" if span["size"] < TINY else "")
+
+
+def _line(block: int, spans: list[dict[str, Any]], words: list[tuple[Rectangle, str]], inks: tuple[Ink, ...]) -> Line:
     longest = max(spans, key=lambda span: len(span["text"].strip()))
     boxes = [box for box, _ in words]
     return Line(
@@ -62,6 +99,7 @@ def _line(block: int, spans: list[dict[str, Any]], words: list[tuple[Rectangle, 
         size=float(longest["size"]),
         bold=bool(longest["flags"] & 16) or "bold" in longest["font"].lower(),
         words=tuple((text, box) for box, text in words),
+        inks=inks,
     )
 
 

@@ -9,7 +9,6 @@ from pydantic import Field
 from medvrag_core.settings.base import StageSettings
 from medvrag_core.settings.pmc import PmcSettings
 
-
 PairPolicy = Literal["keep", "leave_out"]
 
 
@@ -17,8 +16,8 @@ class CorpusSettings(StageSettings):
     """Rendering and text of pages (paper section 3.1)."""
 
     dpi: int = Field(300, ge=36, le=600, description="resolution of stored page images")
-    image_format: Literal["jpeg", "png"] = "jpeg"
-    jpeg_quality: int = Field(85, ge=30, le=100)
+    image_format: Literal["jpeg", "png", "webp"] = "jpeg"
+    jpeg_quality: int = Field(85, ge=30, le=100, description="of JPEG and WebP")
     max_pixels: int = Field(20_000_000, description="cap on one page image; larger pages get a lower dpi")
     ocr: Literal["auto", "off", "always"] = Field(
         "auto", description="auto: read pages that have no text layer; always: read every page from its image alone"
@@ -26,6 +25,11 @@ class CorpusSettings(StageSettings):
     ocr_engine: Literal["rapidocr", "tesseract"] = "rapidocr"
     ocr_figures: bool = Field(True, description="read the text inside large figures that have no text layer")
     ocr_dpi: int = Field(150, ge=72, le=300)
+    hidden_text: Literal["leave_out", "keep"] = Field(
+        "leave_out",
+        exclude_if=lambda choice: choice == "leave_out",
+        description="words of the text layer that nobody sees on the page; the ledger counts them either way",
+    )
     max_pages: int = Field(2_000, description="most pages taken from one file")
     seconds_per_page: float = Field(20.0, description="wall-clock limit for one page in the child process")
     memory_mb: int = Field(3_072, description="address space of the child process")

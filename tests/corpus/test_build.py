@@ -7,10 +7,11 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pymupdf
 import pytest
+from PIL import Image
 
 from medvrag_core.corpus import render
 from medvrag_core.corpus.build import article_folder, build_corpus
@@ -19,6 +20,7 @@ from medvrag_core.corpus.job import Note
 from medvrag_core.corpus.source import FolderSource, SourceDocument
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.errors import InputError, MedvragError, MismatchError, NotBuiltError
+from medvrag_core.models.images import image_identity, image_url, sized
 from medvrag_core.records import Question
 from medvrag_core.settings import CorpusSettings
 
@@ -57,6 +59,29 @@ def test_pages_carry_images_words_regions_and_summaries(pdfs: Path, tmp_path: Pa
     assert "100 mg" in store.summaries["gout#p1"].text
     with pytest.raises(InputError, match="'gout#p9'"):
         store.page("gout#p9")
+
+
+@pytest.mark.parametrize("name", ["jpeg", "png", "webp"])
+def test_images_in_the_form_of_the_setting_are_readable_for_models_and_views(
+    pdfs: Path, tmp_path: Path, name: Literal["jpeg", "png", "webp"]
+) -> None:
+    store = build(pdfs, tmp_path / "c", CorpusSettings(dpi=72, ocr="off", image_format=name))
+    path = store.image_path("gout#p1")
+    with Image.open(path) as image:
+        assert (image.format, image.size) == (name.upper(), (420, 595))
+    sent = sized(path, 100_000)
+    assert image_url(sent).startswith("data:image/jpeg;base64,")
+    assert image_identity(sent) != image_identity(sized(store.image_path("gout#p2"), 100_000))
+
+
+def test_a_webp_image_stays_within_the_format(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    document = pymupdf.open()
+    document.new_page(width=5_000, height=60).insert_text((100, 40), "A ruler", fontsize=30)
+    document.save(tmp_path / "p" / "long.pdf")
+    store = build(tmp_path / "p", tmp_path / "c", CorpusSettings(dpi=300, ocr="off", image_format="webp"))
+    assert 16_300 < store.pages[0].image_width <= 16_383
+    assert "pixel_cap" in reasons(store)["long.pdf"]
 
 
 def test_the_same_source_gives_the_same_corpus(pdfs: Path, tmp_path: Path) -> None:
@@ -216,7 +241,8 @@ class TestBadFiles:
             page.insert_text((40, 120), "hidden layer words", render_mode=3)
             (tmp_path / "p").mkdir()
             document.save(tmp_path / "p" / "a.pdf")
-        assert "hidden" in build(tmp_path / "p", tmp_path / "auto").pages[0].text
+        keeping = QUICK.model_copy(update={"hidden_text": "keep"})
+        assert "hidden" in build(tmp_path / "p", tmp_path / "auto", keeping).pages[0].text
         store = build(tmp_path / "p", tmp_path / "always", QUICK.model_copy(update={"ocr": "always"}))
         assert (store.pages[0].text_source, store.pages[0].text) == ("ocr", "Printed for everyone to see")
         assert reasons(store) == {"a.pdf": {"ocr"}}
