@@ -70,7 +70,7 @@ def test_runs_share_a_corpus_and_never_write_to_it(store: Path, tmp_path: Path, 
     before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
     runs = [Workspace(tmp_path / name) for name in ("a", "b")]
     for run in (*runs, runs[0]):
-        shared = prepare_corpus(run, Path(f"store:{store}"), PROFILE, progress=False)
+        shared = prepare_corpus(run, f"store:{store}", PROFILE, progress=False)
         assert shared.fingerprint == CorpusStore.open(store).fingerprint
         assert prepare_corpus(run, None, PROFILE, progress=False).pages == shared.pages
     with pytest.raises(InputError, match=r"shares the corpus .* nothing is built into it"):
@@ -81,9 +81,9 @@ def test_runs_share_a_corpus_and_never_write_to_it(store: Path, tmp_path: Path, 
 def test_a_corpus_that_does_not_fit_is_refused(store: Path, tmp_path: Path) -> None:
     sharp = load_profile("test", {"corpus.dpi": 90})
     with pytest.raises(MismatchError, match=r"dpi: \d+ -> 90"):
-        prepare_corpus(Workspace(tmp_path / "a"), Path(f"store:{store}"), sharp, progress=False)
+        prepare_corpus(Workspace(tmp_path / "a"), f"store:{store}", sharp, progress=False)
     with pytest.raises(NotBuiltError, match="no finished corpus"):
-        prepare_corpus(Workspace(tmp_path / "a"), Path(f"store:{tmp_path / 'none'}"), PROFILE, progress=False)
+        prepare_corpus(Workspace(tmp_path / "a"), f"store:{tmp_path / 'none'}", PROFILE, progress=False)
     (tmp_path / "b" / "corpus").mkdir(parents=True)
     with pytest.raises(InputError, match="has another corpus"):
-        prepare_corpus(Workspace(tmp_path / "b"), Path(f"store:{store}"), PROFILE, progress=False)
+        prepare_corpus(Workspace(tmp_path / "b"), f"store:{store}", PROFILE, progress=False)

@@ -42,6 +42,8 @@ ENTRIES = [
     entry("a.pdf", "a#p3", "kept", "ocr"),
     entry("a.pdf", "a#p3", "dropped", "duplicate_page", "same as b#p1"),
     entry("a.pdf", "a#p4", "quarantined", "time_limit"),
+    entry("a.pdf", "a#p5", "dropped", "near_question"),
+    entry("a.pdf", "a#p5", "dropped", "listed_page", "the last word"),
     entry("a.pdf", "a#p10", "kept", "text_layer"),
     entry("a.pdf", "", "quarantined", "time_limit", "pages after 10 left out"),
     entry("bomb.pdf", "", "quarantined", "memory_limit", "more than 10 MB"),
@@ -67,6 +69,7 @@ def test_there_is_one_row_a_file_and_one_a_page_and_it_tells_the_last_word() -> 
         ("a.pdf", 2): ("dropped", "blank_page"),
         ("a.pdf", 3): ("dropped", "duplicate_page"),
         ("a.pdf", 4): ("quarantined", "time_limit"),
+        ("a.pdf", 5): ("dropped", "listed_page"),
         ("a.pdf", 10): ("kept", "text_layer"),
         ("bomb.pdf", None): ("quarantined", "memory_limit"),
         ("copies.pdf", None): ("dropped", "duplicate_page"),
@@ -82,7 +85,7 @@ def test_there_is_one_row_a_file_and_one_a_page_and_it_tells_the_last_word() -> 
         ("x/page.pdf", None): ("dropped", "not_a_pdf"),
     }
     whole = rows["a.pdf", None]
-    assert (whole.article_id, whole.pages_seen, whole.pages_kept) == ("a", 5, 2)
+    assert (whole.article_id, whole.pages_seen, whole.pages_kept) == ("a", 6, 2)
     assert (whole.licence, whole.changes) == ("CC BY 4.0", ("repaired", "time_limit"))
     assert "pages after 10 left out" in whole.detail
     first = rows["a.pdf", 1]
@@ -93,11 +96,11 @@ def test_there_is_one_row_a_file_and_one_a_page_and_it_tells_the_last_word() -> 
 
 def test_rows_come_in_order_of_pages_whatever_the_order_of_entries() -> None:
     rows = ledger_rows(ARTICLES, PAGES, ENTRIES)
-    assert [r.page for r in rows[:6]] == [None, 1, 2, 3, 4, 10]
+    assert [r.page for r in rows[:7]] == [None, 1, 2, 3, 4, 5, 10]
     files = [entry_ for entry_ in ENTRIES if entry_.file != "a.pdf"]
     random.Random(0).shuffle(files)
     mixed = sorted(files, key=lambda e: e.reason == "duplicate_page")
-    assert ledger_rows(ARTICLES, PAGES[::-1], [*mixed, *ENTRIES[:9]]) == rows
+    assert ledger_rows(ARTICLES, PAGES[::-1], [*mixed, *ENTRIES[:11]]) == rows
 
 
 @given(
@@ -138,7 +141,7 @@ def test_the_table_is_parquet_with_the_same_bytes_for_the_same_rows(tmp_path: Pa
 
 def test_the_report_counts_rules_changes_and_licences() -> None:
     report = ledger_report(ledger_rows(ARTICLES, PAGES, ENTRIES))
-    assert (report.files, report.articles, report.pages_seen, report.pages_kept) == (8, 1, 10, 2)
+    assert (report.files, report.articles, report.pages_seen, report.pages_kept) == (8, 1, 11, 2)
     counts = {(rule.level, rule.status, rule.reason): rule.count for rule in report.rules}
     assert counts["page", "kept", "text_layer"] == 2
     assert counts["page", "dropped", "duplicate_page"] == 2
