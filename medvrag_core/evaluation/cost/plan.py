@@ -20,6 +20,8 @@ from medvrag_core.evaluation.cost.run_size import (
     page_size,
     reader_tokens,
     rounds_a_question,
+    summary_tokens,
+    tokens_of_an_image,
 )
 from medvrag_core.evaluation.cost.unit_costs import Kind, UnitCost, UnitCosts, weakest
 from medvrag_core.index.coarse_to_fine import FLAT_BELOW, HNSW_LINKS
@@ -43,6 +45,8 @@ _HOUR = 3600.0
 _LINK_BYTES = 4
 _PAPER_FILTER_TOKENS = 240_000
 _PAPER_PAGES = 10
+_SUMMARY_PROMPT_TOKENS = 250
+"""Of the prompt of page summaries with a title in it, an upper estimate."""
 _PAPER_MODELS = {"filter": "Qwen/Qwen3-30B-A3B", "reader": "Qwen/Qwen2.5-VL-32B-Instruct"}
 _PATCHES_PER_TOKEN = 4
 """Image patches that a model of the Qwen family merges into one token."""
@@ -192,11 +196,24 @@ def _corpus(work: _Work) -> Iterator[PlanLine]:
             names = (cost, "image_bytes", "text_bytes")
             wall = core / work.profile.processes
             yield work.line("corpus", what, amount, "pages", *names, core_s=core, wall_s=wall, bytes=size)
-    core = pages * work.value("summary_s")
     size = pages * work.value("summary_bytes")
+    if corpus.summarizer == "model":
+        yield _model_summaries(work, size)
+        return
+    core = pages * work.value("summary_s")
     yield work.line(
         "summaries", "extract summaries", pages, "pages", "summary_s", "summary_bytes", core_s=core, wall_s=core,
         bytes=size,
+    )  # fmt: skip
+
+
+def _model_summaries(work: _Work, size: float) -> PlanLine:
+    """A call a page with its image; nothing here has timed such a model, so its time stays open."""
+    model, pages = work.profile.serve.summary_model, work.size.pages
+    return work.line(
+        "summaries", f"{model.model or 'a model'}: one call a page", pages, "pages", "summary_bytes", wall_s=None,
+        prompt_tokens=pages * (tokens_of_an_image(work.profile, model) + _SUMMARY_PROMPT_TOKENS),
+        completion_tokens=pages * summary_tokens(work.profile), bytes=size,
     )  # fmt: skip
 
 
@@ -399,7 +416,7 @@ def _notes(work: _Work, lines: tuple[PlanLine, ...]) -> Iterator[str]:
     at_once = profile.calls.questions_at_once
     if at_once > 1 and any(line.gpu_s for line in lines if line.stage in {"filter", "reader"}):
         yield f"{at_once} questions at a time take less than one after another; by how much, nothing here has measured"
-    if profile.serve.summary_model.model:
+    if profile.serve.summary_model.model and profile.corpus.summarizer == "extractive":
         yield (
             f"{profile.serve.summary_model.model} writes captions for text.page_text: captions alone, summaries are "
             "sentences of the page; its time is not planned"

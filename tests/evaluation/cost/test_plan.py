@@ -81,6 +81,18 @@ def test_without_questions_nothing_is_asked() -> None:
     assert {made.stage for made in plan.lines} == {"corpus", "summaries", "embedding", "index"}
 
 
+def test_summaries_by_a_model_are_calls_whose_time_nobody_has_measured() -> None:
+    plan = planned("a100", PAPER.model_copy(update={"questions": 0}), SHIPPED)
+    made = line(plan, "summaries")
+    assert (made.wall_s, made.core_s, made.amount) == (None, 0, PAPER.pages)
+    assert made.prompt_tokens > 1_000 * PAPER.pages, "a page image at 1,003,520 pixels has over 1,200 tokens"
+    assert made.completion_tokens == pytest.approx(PAPER.pages * 110, rel=0.1), "about 70 words"
+    assert any(made.what in note for note in plan.notes)
+    assert not any("sentences of the page" in note for note in plan.notes)
+    extracts = planned("a100", PAPER, SHIPPED, corpus__summarizer="extractive")
+    assert any("sentences of the page" in note for note in extracts.notes)
+
+
 # --- the paper's node -------------------------------------------------------------------
 
 
