@@ -53,6 +53,7 @@ class FakePmc:
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.faults: list[tuple[str, str, list[int]]] = []
         self.page_size = 1000
+        self.sent = 0
         self.lock = threading.Lock()
         fake = self
 
@@ -165,7 +166,8 @@ class FakePmc:
             handler.end_headers()
             handler.wfile.write(b"%PDF-1.4\n")
             for _ in range(1_000):
-                handler.wfile.write(b"0" * 65536)
+                self.sent += 65_536
+                handler.wfile.write(b"0" * 65_536)
         elif name in ("drip", "silent"):
             handler.send_response(200)
             handler.send_header("Content-Length", str(len(body)))

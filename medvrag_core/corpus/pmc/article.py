@@ -73,7 +73,9 @@ async def fetch_article(client: PmcClient, asked: ArticleId, cache: Path) -> Fet
         await client.download(file.address, target, md5=file.md5, most_bytes=most, pdf=True)
     facts = _facts(version, metadata, head, licence)
     side = FetchedArticle(article_id=version.value, file=target.name, md5=file.md5, facts=facts)
-    write_text(home / f"{version}.source.json", side.model_dump_json(indent=1) + "\n")
+    path, text = home / f"{version}.source.json", side.model_dump_json(indent=1) + "\n"
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        write_text(path, text)
     return Fetched(SourceDocument(version.value, target, ledger_name(version), facts), entries)
 
 

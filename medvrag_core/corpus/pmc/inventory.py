@@ -34,16 +34,17 @@ _UNPACKED_BYTES = 4 << 30
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
-async def inventory_articles(client: PmcClient, place: str, cache: Path) -> list[ArticleId]:
-    """Every article of an inventory, in an order that looks random and is the same everywhere.
+async def inventory_articles(client: PmcClient, place: str, cache: Path, most: int) -> tuple[list[ArticleId], int]:
+    """The first ``most`` articles of an inventory, and how many it lists.
 
-    Numbers of PubMed Central grow with time, so that the first of them would all be old articles. A whole inventory
-    names the newest version of each article; of a single shard newer versions may lie in others, and are asked for.
+    Their order looks random and is the same everywhere: numbers of PubMed Central grow with time, and the first would
+    all be old articles. A whole inventory names the newest version of each article; of a single shard newer versions
+    may lie in others, and are asked for.
 
     Parameters
     ----------
     place : ``latest``, a date folder of the bucket (``2026-09-01T01-00Z``), a ``manifest.json`` whose shards lie beside
-        it or below their keys, or one shard (``.csv`` or ``.csv.gz``)
+        it, or one shard (``.csv`` or ``.csv.gz``)
 
     Raises
     ------
@@ -65,18 +66,22 @@ async def inventory_articles(client: PmcClient, place: str, cache: Path) -> list
                 versions.append(int(found.group(2)))
     if not numbers:
         raise InputError(f"{place}: lists no article of PubMed Central", way_out="name a manifest.json or its shard")
-    newest = _newest(np.frombuffer(numbers, dtype=np.int64), np.frombuffer(versions, dtype=np.int32))
+    newest = newest_versions(np.frombuffer(numbers, dtype=np.int64), np.frombuffer(versions, dtype=np.int32))
     one_shard = len(shards) == 1 and shards[0] == path
-    return [pmcid(number, 0 if one_shard else version) for number, version in newest]
+    chosen = (column[:most].tolist() for column in newest)
+    return [pmcid(number, 0 if one_shard else version) for number, version in zip(*chosen, strict=True)], len(newest[0])
 
 
-def _newest(numbers: Any, versions: Any) -> Iterator[tuple[int, int]]:
-    """Each number once with its highest version, ``(n,)`` int64 and int32 in, spread by a multiplicative hash."""
+def newest_versions(numbers: Any, versions: Any) -> tuple[Any, Any]:
+    """Each number once, spread by a multiplicative hash, and its highest version.
+
+    ``(n,)`` int64 and int32 in, ``(m,)`` of the same out; no objects a row, since an inventory has millions.
+    """
     order = np.lexsort((versions, numbers))
     last = np.flatnonzero(np.append(np.diff(numbers[order]) != 0, True))
     kept = order[last]
     spread = np.argsort(numbers[kept].astype(np.uint64) * _ODD, kind="stable")
-    return zip(numbers[kept][spread].tolist(), versions[kept][spread].tolist(), strict=True)
+    return numbers[kept][spread], versions[kept][spread]
 
 
 async def _fetched(client: PmcClient, place: str, cache: Path) -> tuple[list[Path], int]:

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from medvrag_core.corpus.pmc.article import NETWORK_FAULTS, Fetched, fetch_article
 from medvrag_core.corpus.pmc.client import FetchError, PmcClient
 from medvrag_core.corpus.pmc.eutils import SEARCH_PAGE, search, to_pmcids
-from medvrag_core.corpus.pmc.ids import ArticleId, parse_id, pmcid, read_ids
+from medvrag_core.corpus.pmc.ids import ArticleId, parse_id, read_ids
 from medvrag_core.corpus.pmc.inventory import inventory_articles
 from medvrag_core.corpus.pmc.licence import require_known_licences
 from medvrag_core.corpus.pmc.refusal import RefusedError
@@ -96,18 +96,21 @@ class PmcSource(PageSource):
 
     async def _collect(self) -> tuple[list[Fetched], list[LedgerEntry]]:
         async with PmcClient(self.settings) as client:
-            articles, entries, most = await self._selected(client)
+            articles, entries, found, most = await self._selected(client)
             fetched, refused = await self._fetch_all(client, articles, most)
-        asked = len(fetched) + sum(entry.reason != "article_limit" for entry in [*entries, *refused])
         entries += refused
         if entries:
-            _log.warning("%d of %d usable: %s", len(fetched), asked, _counted(entries))
-        for found in fetched:
-            entries += found.entries
+            _log.warning("%d of %d usable: %s", len(fetched), len(fetched) + len(entries), _counted(entries))
+        if (left := found - len(fetched) - len(refused)) > 0:
+            detail = f"{left:,} more candidates were not looked at; {len(fetched):,} of {most:,} wanted articles found"
+            name = _name(self.settings)
+            entries.append(LedgerEntry(file=name, state="dropped", reason="article_limit", detail=detail))
+        for article in fetched:
+            entries += article.entries
         return fetched, entries
 
-    async def _selected(self, client: PmcClient) -> tuple[list[ArticleId], list[LedgerEntry], int]:
-        """Articles to look at in their order, what became of other ids, and how many articles are wanted."""
+    async def _selected(self, client: PmcClient) -> tuple[list[ArticleId], list[LedgerEntry], int, int]:
+        """Articles to look at in their order, what became of other ids, how many there are, and how many are wanted."""
         settings = self.settings
         if settings.ids_file:
             given, refused = read_ids(Path(settings.ids_file))
@@ -115,18 +118,14 @@ class PmcSource(PageSource):
             known = [identifier for identifier in given if str(identifier) in converted.pmcids]
             ids = [parse_id(converted.pmcids[str(identifier)]) for identifier in known]
             unique, repeated = _each_once(ids, list(map(str, known)))
-            return unique, [*refused, *converted.refused, *repeated], len(unique)
+            return unique, [*refused, *converted.refused, *repeated], len(unique), len(unique)
+        candidates = max(SEARCH_PAGE, settings.most_articles * _CANDIDATES_AN_ARTICLE)
         if settings.inventory:
-            ids = await inventory_articles(client, settings.inventory, self.cache)
-            return ids, [], settings.most_articles
-        selection = await self._search(client)
-        ids = [pmcid(number.removeprefix("PMC")) for number in selection.ids]
-        left = selection.found - len(ids)
-        entries = []
-        if left > 0:
-            detail = f"{left:,} more that the search found were not looked at"
-            entries.append(LedgerEntry(file=_name(settings), state="dropped", reason="article_limit", detail=detail))
-        return ids, entries, settings.most_articles
+            ids, found = await inventory_articles(client, settings.inventory, self.cache, candidates)
+        else:
+            selection = await self._search(client, candidates)
+            ids, found = [parse_id(text) for text in selection.ids], selection.found
+        return ids, [], found, settings.most_articles
 
     async def _converted(self, client: PmcClient, given: Sequence[ArticleId]) -> Conversion:
         path = self._kept("conversions", self.settings.converter, *map(str, given))
@@ -141,9 +140,8 @@ class PmcSource(PageSource):
         """Where the answer of a service is kept, under what it was asked."""
         return self.cache / kind / f"{hashlib.sha256(chr(10).join(asked).encode()).hexdigest()[:32]}.json"
 
-    async def _search(self, client: PmcClient) -> Selection:
+    async def _search(self, client: PmcClient, most: int) -> Selection:
         query = self.settings.query
-        most = max(SEARCH_PAGE, self.settings.most_articles * _CANDIDATES_AN_ARTICLE)
         path = self._kept("searches", self.settings.eutils, str(most), query)
         if path.is_file():
             return Selection.from_json(path.read_bytes(), source=str(path))
@@ -184,10 +182,6 @@ class PmcSource(PageSource):
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-        if waiting:
-            detail = f"{len(waiting):,} more candidates were not looked at: {most:,} articles were asked for"
-            name = _name(self.settings)
-            entries.append(LedgerEntry(file=name, state="dropped", reason="article_limit", detail=detail))
         return fetched, entries
 
     async def _one(self, client: PmcClient, article: ArticleId) -> Fetched | LedgerEntry:

@@ -102,6 +102,13 @@ def test_a_body_is_cut_at_its_cap(pmc: Any, settings: Make) -> None:
     assert error.value.reason == "too_large"
 
 
+def test_a_body_without_end_is_not_read_on(pmc: Any, settings: Make) -> None:
+    pmc.fail("/x", "endless")
+    with pytest.raises(FetchError, match="more than"):
+        get(settings(), f"{pmc.url}/x", most_bytes=100_000)
+    assert pmc.sent < 32 << 20, "what is under way in buffers, and no more of the 62 MiB"
+
+
 @pytest.mark.parametrize("fault", ["drip", "silent"])
 def test_slow_answers_are_cut_by_the_wall_clock(pmc: Any, settings: Make, fault: str) -> None:
     pmc.files["x"] = b"x" * 1_000

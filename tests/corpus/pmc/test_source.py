@@ -143,10 +143,11 @@ def test_the_newest_version_by_number_and_no_longer_id(pmc: Any, settings: Make,
 
 def test_versions_come_in_pages(pmc: Any, settings: Make, tmp_path: Path) -> None:
     pmc.page_size = 3
-    for version in range(1, 12):
+    for version in range(1, 9):
         pmc.add(1, version)
     documents, _ = collected(settings(ids_file=ids_file(tmp_path, "PMC1")))
-    assert documents["PMC1"].facts.version == 11
+    assert documents["PMC1"].facts.version == 8
+    assert pmc.asked("list-type=2") == 3
 
 
 def test_a_version_can_be_asked_for(pmc: Any, settings: Make, tmp_path: Path) -> None:
