@@ -16,6 +16,7 @@ from medvrag_core.corpus.job import ArticleOutcome, RenderedPage, RenderSettings
 from medvrag_core.corpus.ledger_table import ledger_rows, write_ledger_table
 from medvrag_core.corpus.licences import settled_article
 from medvrag_core.corpus.render import StoppedError, render_document
+from medvrag_core.corpus.renderers import Renderers
 from medvrag_core.corpus.source import FolderSource, PageSource, SourceDocument
 from medvrag_core.corpus.store import CorpusManifest, CorpusStore
 from medvrag_core.corpus.summaries import summarize_pages
@@ -77,9 +78,9 @@ def article_folder(article_id: str) -> str:
 def _render_missing(
     documents: Sequence[SourceDocument], folder: Path, settings: CorpusSettings, workers: int, progress: bool
 ) -> None:
-    stop = threading.Event()
+    stop, renderers = threading.Event(), Renderers()
     pool = ThreadPoolExecutor(max_workers=max(1, workers))
-    futures = [pool.submit(_ensure_article, document, folder, settings, stop) for document in documents]
+    futures = [pool.submit(_ensure_article, document, folder, settings, stop, renderers) for document in documents]
     try:
         bar = tqdm(
             as_completed(futures), total=len(futures), desc="render", unit="file", disable=None if progress else True
@@ -90,10 +91,14 @@ def _render_missing(
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
         raise
-    pool.shutdown()
+    finally:
+        pool.shutdown()
+        renderers.close()
 
 
-def _ensure_article(document: SourceDocument, folder: Path, settings: CorpusSettings, stop: threading.Event) -> None:
+def _ensure_article(
+    document: SourceDocument, folder: Path, settings: CorpusSettings, stop: threading.Event, renderers: Renderers
+) -> None:
     if stop.is_set():
         return
     relative = article_folder(document.article_id)
@@ -117,7 +122,9 @@ def _ensure_article(document: SourceDocument, folder: Path, settings: CorpusSett
     (folder / "manifest.json").unlink(missing_ok=True)
     try:
         with whole_folder(folder / relative) as fresh:
-            outcome, pages = render_document(document, fresh, settings, sha256=digest, image_prefix=relative, stop=stop)
+            outcome, pages = render_document(
+                document, fresh, settings, sha256=digest, image_prefix=relative, stop=stop, renderers=renderers
+            )
             _write_article(fresh, outcome, pages)
     except StoppedError:
         return

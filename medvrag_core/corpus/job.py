@@ -81,7 +81,7 @@ class Message(Record):
 
     ``ready`` (imports done), ``refused`` (file unusable), ``opened`` (page count known), ``ocr``
     (page ``number`` goes to OCR next), ``page`` (page ``number`` is finished), ``disk`` (no space
-    left), ``done``.
+    left), ``done``. ``done`` and ``refused`` end a job; ``done`` tells the address space that the child has taken.
     """
 
     event: Literal["ready", "refused", "opened", "ocr", "page", "disk", "done"]
@@ -89,6 +89,7 @@ class Message(Record):
     pages: int = 0
     notes: tuple[Note, ...] = ()
     front: FrontMatter | None = None
+    memory_mb: int = 0
 
 
 class StoredPage(Record):

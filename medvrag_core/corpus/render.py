@@ -1,17 +1,16 @@
-"""The parent's side of rendering: one child process a file, a watchdog, and a story for every outcome."""
+"""The parent's side of rendering: a child process reads the file, a watchdog, and a story for every outcome."""
 
 from __future__ import annotations
 
-import os
 import queue
+import shutil
 import signal
-import subprocess
-import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from medvrag_core.corpus.job import HURTFUL, ArticleOutcome, FrontMatter, Job, Message, Note, RenderedPage
+from medvrag_core.corpus.renderers import GROWN_SHARE, Renderer, Renderers
 from medvrag_core.corpus.source import SourceDocument
 from medvrag_core.errors import InputError, MedvragError
 from medvrag_core.records import Article, LedgerEntry
@@ -20,6 +19,8 @@ from medvrag_core.settings import CorpusSettings
 _START_SECONDS = 120.0
 _OCR_SECONDS = 60.0
 _MOST_FAILURES = 5
+_TOLD_AGAIN = HURTFUL | {"damaged"}
+_LEAVES_MARKS = _TOLD_AGAIN | {"repaired", "no_pages"}
 
 
 class StoppedError(MedvragError):
@@ -39,6 +40,16 @@ class _Story:
     refused: bool = False
     done: bool = False
     no_ocr: set[int] = field(default_factory=set)
+    memory_mb: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether it was told to its end."""
+        return self.done or self.refused
+
+    def tells_of(self, reasons: frozenset[str]) -> bool:
+        """Whether one of ``reasons`` is in it."""
+        return any(note.reason in reasons for _, note in self.notes)
 
 
 def render_document(
@@ -49,9 +60,12 @@ def render_document(
     sha256: str,
     image_prefix: str,
     stop: threading.Event,
+    renderers: Renderers,
 ) -> tuple[ArticleOutcome, list[RenderedPage]]:
     """Render one file into ``folder`` and tell what became of each of its pages.
 
+    A child of ``renderers`` that has served other files is tried first. If anything goes wrong there, the file is begun
+    again by a child of its own, so that no file pays for another and its story never depends on its neighbors.
     A page that hits a limit or kills the child costs that page; the next child goes on behind it.
     After five such pages the rest of the file is given up. Never raises for what a file does.
 
@@ -60,10 +74,20 @@ def render_document(
     StoppedError : ``stop`` was set
     MedvragError : no space is left on the disk, or the renderer itself does not start
     """
+    used = renderers.waiting()
+    if used is not None:
+        story = _Story(started=True)
+        failure = _one_child(document, folder, settings, image_prefix, story, stop, renderers, used)
+        if stop.is_set():
+            raise StoppedError(f"{document.label}: stopped")
+        if failure is None and not story.tells_of(_TOLD_AGAIN):
+            return _told(document, folder, settings, sha256, story)
+        shutil.rmtree(folder)
+        folder.mkdir()
     story = _Story()
     failures = 0
-    while not (story.done or story.refused):
-        failure = _one_child(document, folder, settings, image_prefix, story, stop)
+    while not story.whole:
+        failure = _one_child(document, folder, settings, image_prefix, story, stop, renderers, Renderer())
         if stop.is_set():
             raise StoppedError(f"{document.label}: stopped")
         if failure is None:
@@ -73,7 +97,7 @@ def render_document(
             # Not the fault of this file: storing it as refused would hide a broken installation.
             raise MedvragError(
                 f"the page renderer does not start ({failure.detail})",
-                way_out="raise corpus.memory_mb, or see what `python -m medvrag_core.corpus.child </dev/null` prints",
+                way_out='raise corpus.memory_mb, or see whether `python -c "import pymupdf"` works',
             )
         if story.pages is None:
             story.notes.append((0, failure))
@@ -100,8 +124,10 @@ def _one_child(
     image_prefix: str,
     story: _Story,
     stop: threading.Event,
+    renderers: Renderers,
+    renderer: Renderer,
 ) -> Note | None:
-    """Run one child to its end; None when it told the whole story, else why it did not."""
+    """Have ``renderer`` read the rest of a file; None when it told the whole story, else why it did not."""
     job = Job(
         path=str(document.path.resolve()),
         folder=str(folder),
@@ -111,43 +137,26 @@ def _one_child(
         first_page=story.finished + 1,
         no_ocr=tuple(sorted(story.no_ocr)),
     )
-    child = subprocess.Popen(
-        [sys.executable, "-m", "medvrag_core.corpus.child"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"},
-        start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends its children in order
-    )
-    lines: queue.Queue[bytes | None] = queue.Queue()
-    reader = threading.Thread(target=_pump, args=(child, lines), daemon=True)
-    reader.start()
+    unmarked = False
     try:
-        assert child.stdin is not None
-        try:
-            child.stdin.write(job.to_json().encode())
-            child.stdin.close()
-        except BrokenPipeError:
+        if not renderer.send(job):
             return Note(state="dropped", reason="crashed", detail="the renderer could not be started")
-        return _follow(child, lines, settings, story, stop)
+        failure = _follow(renderer, settings, story, stop)
+        grown = story.memory_mb > GROWN_SHARE * settings.memory_mb
+        unmarked = story.whole and not grown and not story.tells_of(_LEAVES_MARKS)
+        return failure
     finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        reader.join()
+        if unmarked:
+            renderers.give_back(renderer)
+        else:
+            renderer.end()
 
 
-def _follow(
-    child: subprocess.Popen[bytes],
-    lines: queue.Queue[bytes | None],
-    settings: CorpusSettings,
-    story: _Story,
-    stop: threading.Event,
-) -> Note | None:
-    limit, waited = _START_SECONDS, 0.0
-    while True:
+def _follow(renderer: Renderer, settings: CorpusSettings, story: _Story, stop: threading.Event) -> Note | None:
+    limit, waited = settings.seconds_per_page if story.started else _START_SECONDS, 0.0
+    while not story.whole:
         try:
-            line = lines.get(timeout=0.25)
+            line = renderer.line(timeout=0.25)
         except queue.Empty:
             waited += 0.25
             if stop.is_set():
@@ -156,14 +165,16 @@ def _follow(
                 return Note(state="dropped", reason="time_limit", detail=f"no sign of life for {limit:g} s")
             continue
         if line is None:
-            return None if story.done or story.refused else _death(child.wait(), settings)
+            return _death(renderer.exit_code(), settings)
         waited = 0.0
         message = Message.from_json(line, source="renderer")
         limit = settings.seconds_per_page + (_OCR_SECONDS if message.event == "ocr" else 0.0)
         _take(message, story)
+    return None
 
 
 def _take(message: Message, story: _Story) -> None:
+    story.memory_mb = message.memory_mb
     if message.event == "disk":
         raise MedvragError("no space left on the disk", way_out="free some space and run again; finished work is kept")
     if message.event == "ready":
@@ -192,13 +203,6 @@ def _death(code: int, settings: CorpusSettings) -> Note:
         return Note(state="dropped", reason="memory_limit", detail=f"killed near {settings.memory_mb} MB")
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     return Note(state="dropped", reason="crashed", detail=f"the renderer died with {how}")
-
-
-def _pump(child: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> None:
-    assert child.stdout is not None
-    for line in child.stdout:
-        lines.put(line)
-    lines.put(None)
 
 
 def _told(
