@@ -211,3 +211,11 @@ def test_a_corpus_of_old_has_its_ledger_too(made_pdfs: Path, tmp_path: Path) -> 
     assert (
         write_ledger_table(again.folder, ledger_rows(again.articles, again.pages, again.ledger)).read_bytes() == before
     )
+
+
+@pytest.mark.slow
+def test_every_odd_file_has_one_row_of_its_own(shared_data: Path, tmp_path: Path) -> None:
+    settings = QUICK.model_copy(update={"ocr": "off"})
+    store = build_corpus(shared_data / "odd_pdfs", tmp_path, settings, progress=False)
+    files = [row.file for row in read_ledger_table(store.folder) if row.page is None]
+    assert files == sorted(path.name for path in (shared_data / "odd_pdfs").glob("*.pdf"))
