@@ -26,8 +26,12 @@ class PmcSettings(StageSettings):
         description="non-commercial: any Creative Commons licence; commercial: those without NC; or a list of licences",
     )
     most_articles: int = Field(1_000, ge=1, description="of a query or an inventory; an ids file is taken whole")
-    email: str = Field("", description="sent to E-utilities and the id converter, as NCBI asks; saved with the run")
-    tool: str = Field("medvrag", min_length=1, description="name of this program for the same")
+    email: str = Field(
+        "",
+        pattern=r"^([^@\s]+@[^@\s]+)?$",
+        description="sent to E-utilities and the id converter, as NCBI asks; saved with the run",
+    )
+    tool: str = Field("medvrag", pattern=r"^[\w.-]{1,40}$", description="name of this program for the same")
     requests_per_second: float = Field(3.0, gt=0, description="to E-utilities and the id converter (NCBI's limit: 3)")
     bucket_requests_per_second: float = Field(20.0, gt=0)
     parallel: int = Field(4, ge=1, le=32, description="articles fetched side by side")

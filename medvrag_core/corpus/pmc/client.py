@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ipaddress
+import re
 import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -115,10 +116,12 @@ class PmcClient:
                 await self._stream(address, None, take, most_bytes)
                 if pdf and b"%PDF-" not in head:
                     what = "an HTML page" if b"<html" in head.lower() or b"<!doctype html" in head.lower() else "no PDF"
-                    raise FetchError("not_a_pdf", f"{address}: {what} instead of a PDF", again=True)
+                    raise FetchError("not_a_pdf", f"{plain_address(address)}: {what} instead of a PDF", again=True)
                 if digest.hexdigest() != md5.lower():
                     raise FetchError(
-                        "checksum_mismatch", f"{address}: md5 {digest.hexdigest()}, expected {md5}", again=True
+                        "checksum_mismatch",
+                        f"{plain_address(address)}: md5 {digest.hexdigest()}, expected {md5}",
+                        again=True,
                     )
 
         await self._with_retries(once)
@@ -161,21 +164,25 @@ class PmcClient:
                     await _copy(answer, address, take, most_bytes)
                     return
         except TimeoutError:
-            raise FetchError("fetch_failed", f"{address}: took longer than {seconds:g} s", again=True) from None
+            raise FetchError(
+                "fetch_failed", f"{plain_address(address)}: took longer than {seconds:g} s", again=True
+            ) from None
         except httpx2.TimeoutException:
-            raise FetchError("fetch_failed", f"{address}: silent for too long", again=True) from None
+            raise FetchError("fetch_failed", f"{plain_address(address)}: silent for too long", again=True) from None
         except httpx2.ConnectError:
-            raise FetchError("fetch_failed", f"{address}: cannot be reached", again=True) from None
+            raise FetchError("fetch_failed", f"{plain_address(address)}: cannot be reached", again=True) from None
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            problem = f"{address}: the connection broke off ({type(error).__name__})"
+            problem = f"{plain_address(address)}: the connection broke off ({type(error).__name__})"
             raise FetchError("fetch_failed", problem, again=not isinstance(error, httpx2.UnsupportedProtocol)) from None
-        raise FetchError("fetch_rejected", f"{address}: more than {_REDIRECTS} redirects")
+        raise FetchError("fetch_rejected", f"{plain_address(address)}: more than {_REDIRECTS} redirects")
 
     def _pace(self, address: str) -> _Pace:
         """The pace of an address that may be asked; this is the list of allowed hosts."""
         pace = self._paces.get(origin_of(address))
         if pace is None:
-            raise FetchError("fetch_rejected", f"{address[:200]}: is no address of the settings, and is not fetched")
+            raise FetchError(
+                "fetch_rejected", f"{plain_address(address)}: is no address of the settings, and is not fetched"
+            )
         return pace
 
 
@@ -209,8 +216,17 @@ def origin_of(address: str) -> Origin:
     except ValueError:
         host, port = None, None
     if not host or parts.username or parts.password or parts.scheme not in ("http", "https"):
-        raise FetchError("fetch_rejected", f"'{address[:200]}' is no address that can be fetched")
+        raise FetchError("fetch_rejected", f"'{plain_address(address)}' is no address that can be fetched")
     return parts.scheme, host.lower(), port or (443 if parts.scheme == "https" else 80)
+
+
+def plain_address(address: str) -> str:
+    """An address for messages and the ledger: its query may name the user.
+
+    >>> plain_address("https://example.org/x?email=me@example.org")
+    'https://example.org/x'
+    """
+    return re.split(r"[?#]", address, maxsplit=1)[0][:200]
 
 
 def md5_of(path: Path) -> str:
@@ -224,9 +240,11 @@ def _require_success(answer: httpx2.Response, address: str, pace: _Pace) -> None
     if status == HTTPStatus.OK:
         packing = answer.headers.get("content-encoding", "identity").strip().lower()
         if packing != "identity":
-            raise FetchError("fetch_rejected", f"{address}: the server packed the answer ({packing[:40]})")
+            raise FetchError(
+                "fetch_rejected", f"{plain_address(address)}: the server packed the answer ({packing[:40]})"
+            )
         return
-    said = f"{address}: status {status}"
+    said = f"{plain_address(address)}: status {status}"
     if status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
         raise FetchError("missing_file", said)
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT) or status >= 500:
@@ -246,7 +264,9 @@ def _require_right_peer(answer: httpx2.Response, address: str) -> None:
     stream = answer.extensions.get("network_stream")
     peer = stream.get_extra_info("server_addr") if stream is not None else None
     if peer and not ipaddress.ip_address(str(peer[0]).partition("%")[0]).is_global:
-        raise FetchError("fetch_rejected", f"{address}: answered from {peer[0]}, which is no public address")
+        raise FetchError(
+            "fetch_rejected", f"{plain_address(address)}: answered from {peer[0]}, which is no public address"
+        )
 
 
 async def _copy(answer: httpx2.Response, address: str, take: Callable[[bytes], object], most_bytes: int) -> None:
@@ -260,4 +280,4 @@ async def _copy(answer: httpx2.Response, address: str, take: Callable[[bytes], o
                 break
             take(block)
     if count > most_bytes:
-        raise FetchError("too_large", f"{address}: more than {most_bytes:,} bytes")
+        raise FetchError("too_large", f"{plain_address(address)}: more than {most_bytes:,} bytes")

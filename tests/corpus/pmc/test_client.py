@@ -185,3 +185,11 @@ def test_requests_name_the_tool_and_ask_for_plain_bytes(pmc: Any, settings: Make
 def test_unsafe_addresses_are_refused_in_the_settings(address: str) -> None:
     with pytest.raises(ValidationError, match="an address"):
         PmcSettings(bucket=address)
+
+
+@pytest.mark.parametrize(
+    "values", [{"tool": "a\r\nHost: b"}, {"tool": ""}, {"email": "nobody"}, {"email": "a@b\n"}, {"most_articles": 0}]
+)
+def test_odd_settings_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        PmcSettings(**values)

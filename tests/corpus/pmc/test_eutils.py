@@ -103,6 +103,15 @@ def test_a_converter_that_answers_nonsense_converts_nothing(pmc: Any, settings: 
     assert converted(settings(), "PMID:1") == ({}, {"PMID:1": "not_in_pmc"})
 
 
+def test_no_message_holds_the_address_of_the_user(pmc: Any, settings: Make) -> None:
+    for kind in ("status:500", "redirect:https://example.org/x?email=someone@example.org", "body:no"):
+        pmc.faults.clear()
+        pmc.fail("esearch", kind)
+        with pytest.raises(FetchError) as error:
+            found(settings(attempts=1))
+        assert "someone" not in str(error.value)
+
+
 def test_ncbi_is_not_asked_without_an_address_to_write_to() -> None:
     with pytest.raises(SettingsError, match="email is empty"):
         found(PmcSettings(query="gout"))
