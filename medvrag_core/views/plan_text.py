@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from medvrag_core.evaluation.cost.plan import Checked, PlanLine, RunPlan
+from medvrag_core.evaluation.cost.run_plan import Checked, PlanLine, RunPlan
 from medvrag_core.views.tables import three_digits
 from medvrag_core.views.trace_text import plain
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from medvrag_core.evaluation.cost.plan import RunPlan
+from medvrag_core.evaluation.cost.run_plan import RunPlan
 from medvrag_core.evaluation.questions import write_questions
 from medvrag_core.records import Question
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from medvrag_core.errors import SettingsError
+from medvrag_core.evaluation.cost.run_plan import Memory, PlanLine, RunPlan, Stage
 from medvrag_core.evaluation.cost.run_size import (
     CallTokens,
     PageSize,
@@ -23,7 +24,7 @@ from medvrag_core.evaluation.cost.run_size import (
     summary_tokens,
     tokens_of_an_image,
 )
-from medvrag_core.evaluation.cost.unit_costs import Kind, UnitCost, UnitCosts, weakest
+from medvrag_core.evaluation.cost.unit_costs import UnitCosts, weakest
 from medvrag_core.index.coarse_to_fine import FLAT_BELOW, HNSW_LINKS
 from medvrag_core.index.segments import segment_bytes
 from medvrag_core.models.serving.memory import (
@@ -35,10 +36,7 @@ from medvrag_core.models.serving.memory import (
     weight_bytes,
 )
 from medvrag_core.models.serving.plan import serving_plan
-from medvrag_core.records import Record
 from medvrag_core.settings import ModelSettings, Profile
-
-Stage = Literal["corpus", "summaries", "embedding", "index", "search", "filter", "reader", "traces"]
 
 _GIGA = 1e9
 _HOUR = 3600.0
@@ -50,78 +48,6 @@ _SUMMARY_PROMPT_TOKENS = 250
 _PAPER_MODELS = {"filter": "Qwen/Qwen3-30B-A3B", "reader": "Qwen/Qwen2.5-VL-32B-Instruct"}
 _PATCHES_PER_TOKEN = 4
 """Image patches that a model of the Qwen family merges into one token."""
-
-
-class PlanLine(Record):
-    """One stage, or one part of it.
-
-    Attributes
-    ----------
-    amount, unit : how much of it there is
-    wall_s : expected seconds of the clock; None where no unit cost is known
-    core_s, gpu_s : seconds of one core, and of one GPU, all of them added
-    bytes : left on the disk
-    kind : how the weakest of the unit costs in ``costs`` is known; ``computed`` where there is none
-    """
-
-    stage: Stage
-    what: str
-    amount: float
-    unit: str
-    wall_s: float | None = 0.0
-    core_s: float = 0.0
-    gpu_s: float = 0.0
-    bytes: float = 0.0
-    prompt_tokens: float = 0.0
-    completion_tokens: float = 0.0
-    kind: Kind | Literal["computed"] = "computed"
-    costs: tuple[str, ...] = ()
-
-
-class Memory(Record):
-    """What one place must hold at one time; ``of_gib`` is what there is, where the settings tell."""
-
-    where: str
-    what: str
-    gib: float
-    of_gib: float | None = None
-
-
-class Checked(Record):
-    """One quantity of a finished run, in seconds of the clock or bytes; ``ratio`` is recorded by planned."""
-
-    what: str
-    unit: Literal["s", "bytes"]
-    planned: float
-    recorded: float
-    ratio: float | None
-
-
-class RunPlan(Record):
-    """The plan of a run; totals are sums over ``lines``.
-
-    Attributes
-    ----------
-    wall_hours : of the clock, of all lines whose time is known
-    core_hours, gpu_hours : of one core and of one GPU, those of all of them added
-    gigabytes : on the disk, 10^9 bytes
-    does_not_fit : one sentence a fault, with the field and the way out
-    unit_costs : those that the lines used
-    checked : beside the records of a run, where one was given
-    """
-
-    profile: str
-    size: RunSize
-    lines: tuple[PlanLine, ...]
-    wall_hours: float
-    core_hours: float
-    gpu_hours: float
-    gigabytes: float
-    memory: tuple[Memory, ...]
-    does_not_fit: tuple[str, ...]
-    notes: tuple[str, ...]
-    unit_costs: dict[str, UnitCost]
-    checked: tuple[Checked, ...] = ()
 
 
 def plan_run(profile: Profile, size: RunSize, costs: UnitCosts) -> RunPlan:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.encoders.encode import read_throughput
-from medvrag_core.evaluation.cost.plan import Checked, RunPlan, Stage
+from medvrag_core.evaluation.cost.run_plan import Checked, RunPlan, Stage
 from medvrag_core.evaluation.cost.run_size import RunSize
 from medvrag_core.records import RunRecord
 from medvrag_core.runs.workspace import Workspace

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medvrag_core.evaluation.cost.plan import PlanLine, RunPlan, plan_run
+from medvrag_core.evaluation.cost.plan import plan_run
+from medvrag_core.evaluation.cost.run_plan import PlanLine, RunPlan
 from medvrag_core.evaluation.cost.run_size import (
     RunSize,
     filter_tokens,
