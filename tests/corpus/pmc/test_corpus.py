@@ -14,11 +14,12 @@ import pytest
 from medvrag_core.corpus.build import build_corpus
 from medvrag_core.corpus.pmc.packages import PackageSource
 from medvrag_core.corpus.pmc.source import PmcSource
-from medvrag_core.corpus.source import FolderSource
+from medvrag_core.corpus.source import FolderSource, SourceFacts
 from medvrag_core.corpus.sources import absolute_source, page_source
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.errors import InputError, SettingsError
 from medvrag_core.profiles.load import load_profile
+from medvrag_core.records import Article
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import CorpusSettings, Profile, answering_settings, fingerprint
 from medvrag_core.settings.pmc import PmcSettings
@@ -90,6 +91,11 @@ def test_what_is_known_of_an_article_changes_without_rendering_it_again(
 def test_a_folder_of_pdfs_gives_the_fields_it_gave_before(made_run: Workspace) -> None:
     for line in (made_run.corpus / "articles.jsonl").read_text().splitlines():
         assert list(json.loads(line)) == ["article_id", "file", "sha256", "pages", "title", "doi", "pmid", "licence"]
+
+
+def test_a_source_knows_only_what_an_article_can_hold() -> None:
+    known = {name: field.default for name, field in SourceFacts.model_fields.items()}
+    assert known == {name: Article.model_fields[name].default for name in known}
 
 
 # --- naming a source ---------------------------------------------------------------------
