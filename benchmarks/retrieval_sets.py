@@ -7,7 +7,8 @@ from pathlib import Path
 
 from medvrag_core.corpus.text_pages import TextDocument
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.questions import json_lines, read_queries
+from medvrag_core.evaluation.questions import read_queries
+from medvrag_core.strict_json import json_lines
 from medvrag_core.evaluation.retrieval.metrics import Gold, read_qrels
 from medvrag_core.records import Query
 

@@ -22,7 +22,7 @@ REPO = Path(__file__).resolve().parents[1]
 PACKAGE = REPO / "medvrag_core"
 NOTEBOOKS = sorted((REPO / "notebooks").glob("*.ipynb"))
 LAYERS = (
-    *("errors", "strict_yaml", "records", "settings", "profiles", "runs"),
+    *("errors", "strict_json", "strict_yaml", "records", "settings", "profiles", "runs"),
     *("models", "corpus", "encoders", "index", "filter", "reasoning"),
     *("systems", "evaluation", "views", "cli"),
 )

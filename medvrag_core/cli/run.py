@@ -205,14 +205,31 @@ def ask(
 def report(
     run_: RunOption,
     system: SystemOption = "medvrag",
+    suspects: Annotated[
+        bool, typer.Option("--suspects", help="Also without the questions whose text stands in pages of the corpus.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Recompute the report of a run from what is stored, all three scorers included."""
+    """Recompute the report of a run from what is stored, all three scorers included.
+
+    With --suspects, figures over all questions stand beside those without the suspect ones; it needs a corpus that was
+    checked against a question file (setting corpus.exclusion.questions).
+    """
+    from medvrag_core.corpus.screening import read_screening
+    from medvrag_core.corpus.store import CorpusStore
     from medvrag_core.evaluation.outcomes import read_asked_endings
     from medvrag_core.evaluation.report import run_report
+    from medvrag_core.evaluation.suspects import suspect_report
     from medvrag_core.views.report_text import report_text
+    from medvrag_core.views.suspects_text import suspects_text
 
-    made = run_report(*read_asked_endings(Workspace(run_), system, made_by=run_first(system)))
+    workspace = Workspace(run_)
+    answers, expected = read_asked_endings(workspace, system, made_by=run_first(system))
+    if suspects:
+        both = suspect_report(answers, read_screening(workspace.corpus), CorpusStore.open(workspace.corpus), expected)
+        typer.echo(both.model_dump_json(indent=1) if as_json else suspects_text(both, run_))
+        return
+    made = run_report(answers, expected)
     typer.echo(made.model_dump_json(indent=1) if as_json else report_text(made, run_))
 
 

@@ -17,6 +17,7 @@ from medvrag_core.corpus.ledger_table import ledger_rows, write_ledger_table
 from medvrag_core.corpus.licences import settled_article
 from medvrag_core.corpus.render import StoppedError, render_document
 from medvrag_core.corpus.renderers import Renderers
+from medvrag_core.corpus.screening import screen_pages, write_screening
 from medvrag_core.corpus.source import FolderSource, PageSource, SourceDocument
 from medvrag_core.corpus.store import CorpusManifest, CorpusStore
 from medvrag_core.corpus.summaries import summarize_pages
@@ -200,6 +201,9 @@ def _publish_articles(
     entries = [*ledger, *(entry for outcome in outcomes for entry in outcome.entries)]
     files = {o.article_id: o.article.file for o in outcomes if o.article is not None}
     kept, repeated = _without_duplicates(stored, files)
+    known = [outcome.article for outcome in outcomes if outcome.article is not None]
+    kept, screened, screening = screen_pages(known, kept, settings.exclusion)
+    write_screening(folder, screening)
     counts: dict[str, int] = {}
     for page in kept:
         counts[page.page.article_id] = counts.get(page.page.article_id, 0) + 1
@@ -208,7 +212,7 @@ def _publish_articles(
         for o in outcomes
         if o.article is not None and o.article_id in counts
     ]
-    publish_index(folder, articles, kept, [*entries, *repeated])
+    publish_index(folder, articles, kept, [*entries, *repeated, *screened])
 
 
 def _settled(

@@ -1,65 +1,72 @@
-"""Keeps the source articles of a benchmark, and pages that quote its questions, out of an index (paper section 3.1)."""
+"""Articles that a benchmark was made from, by PMID, DOI or PMCID (paper section 3.1)."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from medvrag_core.records import Article, Page, Question
+from medvrag_core.corpus.known_questions import KnownQuestion
+from medvrag_core.corpus.pmc.ids import ArticleId, parse_id, read_ids
+from medvrag_core.corpus.pmc.refusal import RefusedError
+from medvrag_core.errors import InputError
+from medvrag_core.records import Article
 
-_DOI = re.compile(r"10\.\d{4,9}/\S+")
-_SHORTEST_QUESTION = 40
 
+def listed_ids(files: Sequence[Path]) -> dict[ArticleId, str]:
+    """Ids of some files, one a line, with the name of the file that lists each.
 
-def normalized_doi(text: str) -> str:
-    """The bare DOI in lower case, empty if there is none.
-
-    >>> normalized_doi("https://doi.org/10.1000/ABC."), normalized_doi("none")
-    ('10.1000/abc', '')
+    Raises
+    ------
+    InputError : a file is unusable, or one of its lines is no id; an exclusion that silently did nothing would be worse
+        than none
     """
-    found = _DOI.search(text)
-    return found.group().rstrip(".,;)").lower() if found else ""
+    listed: dict[ArticleId, str] = {}
+    for file in files:
+        ids, refused = read_ids(file)
+        wrong = [entry for entry in refused if entry.reason != "duplicate_id"]
+        if wrong:
+            raise InputError(f"{file}: {wrong[0].detail}", way_out="write PMID:123, PMC123 or a DOI on each line")
+        for article_id in ids:
+            listed.setdefault(_any_version(article_id), f"listed in {file.name}")
+    return listed
 
 
-def normalized_pmid(text: str) -> str:
-    """The digits of a PubMed id, empty if there are none.
-
-    >>> normalized_pmid("PMID: 0012345")
-    '12345'
-    """
-    found = re.search(r"\d+", text)
-    return found.group().lstrip("0") if found else ""
-
-
-def listed_articles(articles: Iterable[Article], *, dois: Iterable[str] = (), pmids: Iterable[str] = ()) -> set[str]:
-    """Ids of the articles whose DOI or PMID is on a list, in whatever way either is written."""
-    known_dois = {normalized_doi(doi) for doi in dois} - {""}
-    known_pmids = {normalized_pmid(pmid) for pmid in pmids} - {""}
-    return {
-        article.article_id
-        for article in articles
-        if normalized_doi(article.doi) in known_dois or (article.pmid and normalized_pmid(article.pmid) in known_pmids)
-    }
-
-
-def pages_with_question_text(pages: Iterable[Page], questions: Sequence[Question]) -> dict[str, str]:
-    """Pages that hold the text of a question word for word: question id by page id.
-
-    Case, spacing and punctuation do not count. Questions of under 40 characters are too common to
-    be evidence of a leak and are skipped.
-    """
-    folded = [(q.id, _folded(q.question)) for q in questions]
-    wanted = [(identifier, text) for identifier, text in folded if len(text) >= _SHORTEST_QUESTION]
-    found: dict[str, str] = {}
-    for page in pages:
-        text = _folded(page.text)
-        for identifier, question in wanted:
-            if question in text:
-                found[page.page_id] = identifier
-                break
+def source_ids(questions: Iterable[KnownQuestion]) -> dict[ArticleId, str]:
+    """Ids of the articles that questions were made from, with the question; raises InputError for one that is no id."""
+    found: dict[ArticleId, str] = {}
+    for question in questions:
+        for source in question.sources:
+            try:
+                article_id = _any_version(parse_id(source))
+            except RefusedError as refused:
+                raise InputError(
+                    f"question '{question.name}': field 'sources': {refused.detail}", way_out="write PMID:123"
+                ) from None
+            found.setdefault(article_id, f"source of question {question.name}")
     return found
 
 
-def _folded(text: str) -> str:
-    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))
+def excluded_articles(articles: Iterable[Article], ids: dict[ArticleId, str]) -> dict[str, str]:
+    """Article id to why it is excluded, for every article that has one of the ``ids``, however it is written."""
+    excluded = {}
+    for article in articles:
+        pmid = re.search(r"\d+", article.pmid)
+        for text in (pmid and f"PMID:{pmid.group()}", article.doi, article.article_id):
+            own = _id_of(text)
+            if own is not None and own in ids:
+                excluded[article.article_id] = f"{own}, {ids[own]}"
+                break
+    return excluded
+
+
+def _id_of(text: str | None) -> ArticleId | None:
+    """What an article says of itself; a DOI read off a page may end in the punctuation of its sentence."""
+    try:
+        return _any_version(parse_id((text or "").rstrip(" .,;)")))
+    except RefusedError:
+        return None
+
+
+def _any_version(article_id: ArticleId) -> ArticleId:
+    return ArticleId(article_id.kind, article_id.value)

@@ -36,7 +36,7 @@ class LedgerRow(Record):
     status : ``kept`` exactly where pages of it are in the corpus
     reason : the rule, such as ``blank_page``; of a kept page how it was read (``text_layer``, ``ocr``, ``no_text``), of
         a kept file ``rendered``
-    detail : the reason in words
+    detail : the reason in words; on a kept page those of its changes too
     changes : what else there is to know about what was kept, such as ``pixel_cap``
     pages_seen, pages_kept : of a file
     words : on a kept page, as its text is split at spaces
@@ -128,7 +128,7 @@ def _page_row(
         page_id=page_id,
         status="kept" if page else "quarantined" if last and last[0].state == "quarantined" else "dropped",
         reason=reason,
-        detail=last[0].detail if last else "",
+        detail="; ".join(entry.detail for entry in (*last, *(e for e in said if page and e.state == "changed"))),
         changes=_changes(said),
         words=len(page.text.split()) if page else None,
         image_width=page.image_width if page else None,

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from medvrag_core.settings.base import StageSettings
+from medvrag_core.settings.exclusion import ExclusionSettings
 from medvrag_core.settings.pmc import PmcSettings
 
 PairPolicy = Literal["keep", "leave_out"]
@@ -43,6 +44,11 @@ class CorpusSettings(StageSettings):
         "keep",
         exclude_if=lambda policy: policy == "keep",
         description="what becomes of the later of two such pages without text, blank or pictures alone",
+    )
+    exclusion: ExclusionSettings = Field(
+        ExclusionSettings(),
+        exclude_if=lambda settings: settings == ExclusionSettings(),
+        description="sources and question texts of benchmarks",
     )
     licence: str = Field(
         "", exclude_if=lambda text: not text, description="of articles that state none, such as CC BY; empty: unknown"

@@ -79,7 +79,7 @@ def answering_settings(profile: Profile) -> Profile:
     return profile.with_defaults(RESULT_BLIND).model_copy(
         update={
             "name": "",
-            "corpus": profile.corpus.with_defaults(("licence", "pmc")),
+            "corpus": profile.corpus.with_defaults(("licence", "pmc", "exclusion")),
             "encoder": profile.encoder.with_defaults(LOADER_FIELDS),
             "index": profile.index.with_defaults(MACHINE_FIELDS),
             "filter_model": profile.filter_model.with_defaults(WHERE_FIELDS),

@@ -11,6 +11,7 @@ import yaml
 from medvrag_core.corpus.build import build_corpus
 from medvrag_core.corpus.job import RenderSettings
 from medvrag_core.corpus.model_summaries import summarize_by_model
+from medvrag_core.corpus.screening import require_screened
 from medvrag_core.corpus.source import PageSource
 from medvrag_core.corpus.sources import page_source
 from medvrag_core.corpus.store import CorpusStore
@@ -46,6 +47,7 @@ def prepare_corpus(
     with record_stage(workspace.root, "corpus_build", profile=profile.name, settings=profile.corpus) as stage:
         if source is None:
             store = CorpusStore.open(workspace.corpus)
+            require_screened(store.folder, profile.corpus.exclusion)
         elif str(source).startswith(STORE):
             store = share_store(workspace, Path(str(source).removeprefix(STORE)), profile)
         elif workspace.corpus.is_symlink():
@@ -85,6 +87,7 @@ def share_store(workspace: Workspace, folder: Path, profile: Profile) -> CorpusS
     require_same_settings(
         folder, RenderSettings.of(profile.corpus), way_out="set these fields as the corpus has them, or build another"
     )
+    require_screened(folder, profile.corpus.exclusion)
     link = workspace.corpus
     if link.is_symlink() and link.resolve() == folder.resolve():
         return store

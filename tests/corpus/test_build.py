@@ -15,13 +15,11 @@ from PIL import Image
 
 from medvrag_core.corpus import render
 from medvrag_core.corpus.build import article_folder, build_corpus
-from medvrag_core.corpus.exclusion import listed_articles, pages_with_question_text
 from medvrag_core.corpus.job import Note
 from medvrag_core.corpus.source import FolderSource, SourceDocument
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.errors import InputError, MedvragError, MismatchError, NotBuiltError
 from medvrag_core.models.images import image_identity, image_url, sized
-from medvrag_core.records import Question
 from medvrag_core.settings import CorpusSettings
 
 QUICK = CorpusSettings(dpi=72, seconds_per_page=10)
@@ -265,16 +263,3 @@ def test_no_article_id_leaves_the_corpus(article_id: str) -> None:
     folder = Path("/corpus") / article_folder(article_id)
     assert folder.parent == Path("/corpus/articles")
     assert len(folder.name) < 200
-
-
-def test_exclusion_by_identifier_and_by_question_text(pdfs: Path, tmp_path: Path) -> None:
-    store = build(pdfs, tmp_path / "c")
-    articles = [a.model_copy(update={"doi": "10.1/x", "pmid": "0123"}) for a in store.articles[:1]]
-    assert listed_articles(articles, dois=["https://doi.org/10.1/X"]) == set()
-    articles = [a.model_copy(update={"doi": "10.1000/x"}) for a in articles]
-    assert listed_articles(articles, dois=["https://doi.org/10.1000/X."]) == {articles[0].article_id}
-    assert listed_articles(articles, pmids=["PMID 123"]) == {articles[0].article_id}
-    quoted = Question(
-        id="q", question="ALLOPURINOL is started at 100 mg daily, and raised every four weeks", options={}
-    )
-    assert pages_with_question_text(store.pages, [quoted]) == {"gout#p1": "q"}

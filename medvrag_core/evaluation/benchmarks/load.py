@@ -8,6 +8,7 @@ from pathlib import Path
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.benchmarks.raw import (
     as_object,
+    pmids,
     read_bioasq,
     read_medmcqa,
     read_medqa,
@@ -91,7 +92,8 @@ def read_mirage(path: Path) -> dict[str, list[Question]]:
         for identifier, item in as_object(items, f"{path}, {name}").items():
             where = f"{path}, {name}, question {identifier}"
             fields = {key: as_object(item, where).get(key) for key in ("question", "options", "answer")}
-            made.append(usable_question(fields | {"id": identifier, "dataset": name}, where))
+            sources = pmids(item.get("PMID", []), f"{where}: field 'PMID'")
+            made.append(usable_question(fields | {"id": identifier, "dataset": name, "sources": sources}, where))
         sets[name] = made
     return sets
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.questions import json_lines, read_text, strict_json, usable_question
+from medvrag_core.evaluation.questions import usable_question
 from medvrag_core.records import Question
+from medvrag_core.strict_json import json_lines, read_text, strict_json
 
 LETTERS = "ABCD"
 YES_NO_MAYBE = {"A": "yes", "B": "no", "C": "maybe"}
@@ -99,6 +101,7 @@ def read_pubmedqa(path: Path, truth: Path | None = None, *, abstract: bool = Fal
             "answer": _letter(decision, YES_NO_MAYBE, f"{where}: field 'final_decision'"),
             "dataset": "pubmedqa_abstract" if abstract else "pubmedqa",
             "context": _abstract(item, where) if abstract else "",
+            "sources": pmids([pmid], where),
         }
         questions.append(usable_question(fields, where))
     return questions
@@ -155,6 +158,7 @@ def read_bioasq(paths: Sequence[Path]) -> list[Question]:
                 "options": YES_NO,
                 "answer": _letter(said, YES_NO, f"{where}: field 'exact_answer'"),
                 "dataset": "bioasq",
+                "sources": pmids(row.get("documents", []), f"{where}: field 'documents'"),
             }
             question = usable_question(fields, where)
             if questions.setdefault(question.id, question) != question:
@@ -201,6 +205,28 @@ def _letter(said: str, options: dict[str, str], what: str) -> str:
         if text == said:
             return letter
     raise InputError(f"{what}: '{said}' is none of {', '.join(options.values())}")
+
+
+def pmids(ids: Any, where: str) -> tuple[str, ...]:
+    """PubMed ids of articles, written as numbers or as addresses that end in one, as ids of ``Question.sources``.
+
+    Raises
+    ------
+    InputError : there is no list of such ids
+
+    >>> pmids([12377809, "http://www.ncbi.nlm.nih.gov/pubmed/28293123", "28293123"], "here")
+    ('PMID:12377809', 'PMID:28293123')
+    """
+    found = (
+        [re.fullmatch(r"(?:https?://\S*/)?0*([1-9]\d{0,8})/?", str(i)) for i in ids]
+        if isinstance(ids, list)
+        else [None]
+    )
+    if None in found:
+        raise InputError(
+            f"{where}: holds something that is no PubMed id", way_out="give a list of numbers or addresses"
+        )
+    return tuple(dict.fromkeys(f"PMID:{match.group(1)}" for match in found if match is not None))
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.questions import read_text
 from medvrag_core.records import Record, describe_validation_error
+from medvrag_core.strict_json import read_text
 from medvrag_core.strict_yaml import strict_yaml
 
 OWN_REGISTRY = "registry.yaml"

@@ -18,11 +18,11 @@ from medvrag_core.errors import InputError
 from medvrag_core.evaluation.benchmarks.faults import suspect_gold
 from medvrag_core.evaluation.errors.taxonomy import ERROR_CLASSES, ErrorClass
 from medvrag_core.evaluation.labels.agreement import kappas
-from medvrag_core.evaluation.questions import json_lines
 from medvrag_core.evaluation.statistics.means import Estimate, interval_around, resampled_sums
 from medvrag_core.evaluation.statistics.shares import Share, share_of
 from medvrag_core.records import Question, Record, describe_validation_error
 from medvrag_core.settings import EvaluationSettings
+from medvrag_core.strict_json import json_lines
 
 
 class SuspectGold(Record):

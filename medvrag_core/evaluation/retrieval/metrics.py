@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.questions import read_text
 from medvrag_core.records import Hit, Record
 from medvrag_core.runs.publish import write_text
+from medvrag_core.strict_json import read_text
 
 Ranking = Sequence[str] | Sequence[Hit]
 Gold = Mapping[str, Mapping[str, int]]

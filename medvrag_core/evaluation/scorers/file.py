@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from pydantic import Field, ValidationError
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.questions import strict_json
 from medvrag_core.evaluation.scorers.base import (
     UNFINISHED,
     FileScorer,
@@ -23,6 +22,7 @@ from medvrag_core.evaluation.scorers.base import (
 from medvrag_core.evaluation.scorers.relaxed import FreeTextReply, score_free_text
 from medvrag_core.records import Record, describe_validation_error
 from medvrag_core.runs.publish import whole_file
+from medvrag_core.strict_json import strict_json
 
 R = TypeVar("R", ReplyToScore, FreeTextReply)
 _HELP = "a line needs id, reply and options (label to text); gold, finish_reason and reasoning are optional"

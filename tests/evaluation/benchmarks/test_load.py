@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from medvrag_core import strict_json
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation import questions as question_files
 from medvrag_core.evaluation.benchmarks.load import (
     BENCHMARK_SETS,
     MAIN_SETS,
@@ -165,7 +165,7 @@ def test_packed_files_are_bounded_and_whole(tmp_path: Path, monkeypatch: pytest.
         path.write_bytes(broken)
         with pytest.raises(InputError, match=r"benchmark\.json\.gz: not a whole gzip file"):
             read_mirage(path)
-    monkeypatch.setattr(question_files, "LARGEST_BYTES", 1 << 16)
+    monkeypatch.setattr(strict_json, "LARGEST_BYTES", 1 << 16)
     path.write_bytes(gzip.compress(b" " * (1 << 22)))
     with pytest.raises(InputError, match="holds more than 65,536 bytes"):
         read_mirage(path)
