@@ -15,7 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from medvrag_core.corpus import mupdf, pdfium
 from medvrag_core.corpus.job import Job, Message, Note
+from medvrag_core.corpus.opened import OpenedDocument, RefusedError
 from medvrag_core.corpus.page_reader import Engines, PageReader, words_of_error
 
 _MAX_FILE = 512 << 20
@@ -28,7 +30,8 @@ def main() -> int:
     for number, line in enumerate(sys.stdin.buffer):
         job = Job.from_json(line, source="job")
         if number == 0:
-            _start(job.settings.memory_mb)
+            _limit_process(job.settings.memory_mb)
+            _library(job).prepare()
             _say(out, Message(event="ready"))
         _limit_cpu(job.settings.seconds_per_page)
         try:
@@ -40,12 +43,8 @@ def main() -> int:
     return 0
 
 
-def _start(memory_mb: int) -> None:
-    _limit_process(memory_mb)
-    import pymupdf
-
-    pymupdf.TOOLS.mupdf_display_errors(False)
-    pymupdf.TOOLS.mupdf_display_warnings(False)
+def _library(job: Job) -> Any:
+    return pdfium if job.settings.renderer == "pypdfium2" else mupdf
 
 
 def _render_file(job: Job, out: TextIO, engines: Engines) -> None:
@@ -63,9 +62,8 @@ def _render_file(job: Job, out: TextIO, engines: Engines) -> None:
     _say(out, Message(event="done", memory_mb=_address_space()))
 
 
-def _open(job: Job, out: TextIO) -> Any:
+def _open(job: Job, out: TextIO) -> OpenedDocument | None:
     """The opened document, or None after a ``refused`` message."""
-    import pymupdf
 
     def refuse(reason: str, detail: str) -> None:
         _say(out, Message(event="refused", notes=(Note(state="dropped", reason=reason, detail=detail),)))
@@ -74,20 +72,20 @@ def _open(job: Job, out: TextIO) -> Any:
         head = handle.read(1024)
     if b"%PDF-" not in head:
         what = "an HTML page" if b"<html" in head.lower() or b"<!doctype html" in head.lower() else "no PDF header"
-        return refuse("not_a_pdf", "the file is empty" if not head else f"{what} in the first 1,024 bytes")
+        refuse("not_a_pdf", "the file is empty" if not head else f"{what} in the first 1,024 bytes")
+        return None
     try:
-        document = pymupdf.open(job.path, filetype="pdf")
-        if document.needs_pass and not document.authenticate(""):
-            return refuse("encrypted", "needs a password")
-        if document.page_count < 1:
-            return refuse("no_pages", "no page can be found" + (" after repair" if document.is_repaired else ""))
+        document: OpenedDocument = _library(job).open_document(Path(job.path))
         return document
+    except RefusedError as error:
+        refuse(error.reason, error.detail)
     except MemoryError:
-        return refuse("memory_limit", f"opening needs more than {job.settings.memory_mb} MB")
+        refuse("memory_limit", f"opening needs more than {job.settings.memory_mb} MB")
     except OSError:
         raise
     except Exception as error:
-        return refuse("damaged", words_of_error(error))
+        refuse("damaged", words_of_error(error))
+    return None
 
 
 def _private_stdout() -> TextIO:

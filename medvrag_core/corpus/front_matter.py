@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
 
 from medvrag_core.corpus.job import FrontMatter
 from medvrag_core.corpus.lines import PageLines
 from medvrag_core.corpus.text import join_lines, normalize, vocabulary_of
 
 
-def front_matter(metadata: dict[str, Any], page: PageLines) -> FrontMatter:
+def front_matter(metadata: Mapping[str, str], page: PageLines) -> FrontMatter:
     """Title and identifiers from the first page, its metadata title only if the page shows it too."""
     text = normalize(" ".join(line.text for line in page.lines))
-    title = normalize(str(metadata.get("title") or ""))
+    title = normalize(metadata.get("title") or "")
     shown = vocabulary_of(text.split())
     words = [word.strip(".,;:()").lower() for word in title.split()]
     if len(words) < 3 or sum(word in shown for word in words) < 0.8 * len(words):

@@ -41,9 +41,11 @@ class RenderSettings(StageSettings):
         """The shaping fields of ``settings``."""
         from importlib.metadata import version
 
-        own = set(cls.model_fields) & set(CorpusSettings.model_fields)
+        own = (set(cls.model_fields) & set(CorpusSettings.model_fields)) - {"renderer"}
         return cls(
-            store_format=STORE_FORMAT, renderer=f"pymupdf {version('pymupdf')}", **settings.model_dump(include=own)
+            store_format=STORE_FORMAT,
+            renderer=f"{settings.renderer} {version(settings.renderer)}",
+            **settings.model_dump(include=own),
         )
 
 
@@ -109,7 +111,7 @@ class ArticleOutcome(Record):
     """The finished story of one source file; written last into the folder of the article.
 
     ``article`` is None where the file was refused. ``limited`` tells that a time or memory limit
-    stopped some page; such a file is tried again when the limits grow.
+    stopped some page; such a file is tried again when the limits grow. ``renderer`` is its name and version.
     """
 
     article_id: str
@@ -119,3 +121,4 @@ class ArticleOutcome(Record):
     limited: bool = False
     seconds_per_page: float = 0.0
     memory_mb: int = 0
+    renderer: str = Field("", exclude_if=lambda name: not name)

@@ -17,9 +17,10 @@ from medvrag_core.corpus.front_matter import front_matter
 from medvrag_core.corpus.hidden import CAUSES, split_hidden
 from medvrag_core.corpus.job import MIN_SIDE, Job, Message, Note, RenderedPage
 from medvrag_core.corpus.lines import Line, PageLines, reading_order, words_of
+from medvrag_core.corpus.opened import OpenedDocument, OpenedPage
 from medvrag_core.corpus.regions import find_regions, page_text
 from medvrag_core.corpus.text import is_garbled, normalize, readable_characters, vocabulary_of
-from medvrag_core.corpus.textlayer import fraction_box, read_text_layer
+from medvrag_core.corpus.textlayer import fraction_box
 from medvrag_core.records import Page, PageLayout, Region, TextSource, Word
 
 _MAX_SIDE = 30_000
@@ -53,12 +54,14 @@ class PageReader:
     def __init__(self, job: Job, say: Callable[[Message], None], engines: Engines) -> None:
         self.job, self.settings, self._say, self._engines = job, job.settings, say, engines
 
-    def read(self, document: Any, number: int) -> Message:
+    def read(self, document: OpenedDocument, number: int) -> Message:
         """Store one page and tell what became of it; a bad page is a message, not an error."""
-        import pymupdf
-
         try:
-            return self._read(document, number)
+            page = document.page(number)
+            try:
+                return self._read(document, page, number)
+            finally:
+                page.close()
         except MemoryError:
             notes = Note(state="dropped", reason="memory_limit", detail=f"more than {self.settings.memory_mb} MB")
         except OSError as error:
@@ -68,24 +71,22 @@ class PageReader:
         except Exception as error:
             memory = "malloc" in str(error) or ("alloc" in str(error) and "fail" in str(error))
             notes = Note(state="dropped", reason="memory_limit" if memory else "damaged", detail=words_of_error(error))
-        finally:
-            pymupdf.TOOLS.store_shrink(100)
         return Message(event="page", number=number, notes=(notes,))
 
-    def _read(self, document: Any, number: int) -> Message:
-        page = document.load_page(number - 1)
+    def _read(self, document: OpenedDocument, page: OpenedPage, number: int) -> Message:
         longest = _LONGEST_WEBP if self.settings.image_format == "webp" else _MAX_SIDE
-        dpi = capped_dpi(page.rect.width, page.rect.height, self.settings.dpi, self.settings.max_pixels, longest)
-        pixels = page.get_pixmap(dpi=None, matrix=_zoom(dpi), alpha=False)
+        dpi = capped_dpi(page.width, page.height, self.settings.dpi, self.settings.max_pixels, longest)
+        pixels = page.render(dpi)
+        high, wide = pixels.shape[:2]
         notes = []
         if dpi < self.settings.dpi:
-            size = f"{page.rect.width:.0f} x {page.rect.height:.0f} pt"
+            size = f"{page.width:.0f} x {page.height:.0f} pt"
             text = f"{size} rendered at {dpi:.1f} instead of {self.settings.dpi} dpi"
             notes.append(Note(state="changed", reason="pixel_cap", detail=text))
-        size = f"{pixels.width} x {pixels.height} pixels"
-        if min(pixels.width, pixels.height) < MIN_SIDE:
+        size = f"{wide} x {high} pixels"
+        if min(wide, high) < MIN_SIDE:
             return self._dropped(number, "degenerate_render", f"rendered as {size}")
-        if pixels.is_unicolor:
+        if _is_unicolor(pixels):
             return self._dropped(number, "blank_page", "nothing is printed on the page")
 
         lines, source, more = self._lines(page, number, pixels)
@@ -103,12 +104,13 @@ class PageReader:
                 page_id=page_id,
                 article_id=self.job.article_id,
                 number=number,
-                width_pt=round(page.rect.width, 3),
-                height_pt=round(page.rect.height, 3),
+                width_pt=round(page.width, 3),
+                height_pt=round(page.height, 3),
                 image=f"{self.job.image_prefix}/{image}",
-                image_width=pixels.width,
-                image_height=pixels.height,
+                image_width=wide,
+                image_height=high,
                 dpi=round(dpi, 3),
+                rotation=page.rotation,
                 text_source=source,
                 text=page_text(regions),
             ),
@@ -116,7 +118,7 @@ class PageReader:
             layout=PageLayout(page_id=page_id, words=words, regions=regions),
         )
         (Path(self.job.folder) / f"p{number:04d}.json").write_text(rendered.to_json(), encoding="utf-8")
-        front = front_matter(document.metadata or {}, lines) if number == 1 else None
+        front = front_matter(document.metadata, lines) if number == 1 else None
         how = {"pdf": "text_layer", "ocr": "ocr", "none": "no_text"}[source]
         notes.append(Note(state="kept", reason=how, detail=f"{size}, {len(rendered.layout.words)} words"))
         return Message(event="page", number=number, notes=tuple(notes), front=front)
@@ -125,11 +127,11 @@ class PageReader:
     def _dropped(number: int, reason: str, detail: str) -> Message:
         return Message(event="page", number=number, notes=(Note(state="dropped", reason=reason, detail=detail),))
 
-    def _save_image(self, pixels: Any, path: Path) -> str:
+    def _save_image(self, pixels: NDArray[np.uint8], path: Path) -> str:
         from PIL import Image
 
         path.parent.mkdir(exist_ok=True)
-        image = Image.frombuffer("RGB", (pixels.width, pixels.height), pixels.samples)
+        image = Image.frombuffer("RGB", (pixels.shape[1], pixels.shape[0]), pixels)
         if self.settings.image_format == "png":
             image.save(path, compress_level=3)
         else:
@@ -138,13 +140,15 @@ class PageReader:
 
     # --- text ---------------------------------------------------------------------------
 
-    def _lines(self, page: Any, number: int, pixels: Any) -> tuple[PageLines, TextSource, list[Note]]:
-        layer = read_text_layer(page)
+    def _lines(
+        self, page: OpenedPage, number: int, pixels: NDArray[np.uint8]
+    ) -> tuple[PageLines, TextSource, list[Note]]:
+        layer = page.text_layer()
         notes: list[Note] = []
         if self.settings.ocr == "always":
             layer = PageLines((), layer.frame, layer.to_page)
         else:
-            shown, hidden = split_hidden(layer, _array(pixels))
+            shown, hidden = split_hidden(layer, pixels)
             if hidden:
                 notes.append(_hidden_note(hidden, self.settings.hidden_text))
             if self.settings.hidden_text == "leave_out":
@@ -173,27 +177,25 @@ class PageReader:
         images = sum((b[2] - b[0]) * (b[3] - b[1]) for kind, b in layer.drawings if kind.endswith("image"))
         return readable_characters(text) < _FEW_CHARACTERS and images > 0.25 * area
 
-    def _ocr_page(self, page: Any) -> PageLines:
+    def _ocr_page(self, page: OpenedPage) -> PageLines:
         from medvrag_core.corpus.ocr import page_of, scaled
 
-        width, height = page.rect.width, page.rect.height
+        width, height = page.width, page.height
         dpi = capped_dpi(width, height, self.settings.ocr_dpi, _MAX_OCR_PIXELS)
-        found = [scaled(line, 72 / dpi) for line in self._ocr(page.get_pixmap(matrix=_zoom(dpi), alpha=False))]
+        found = [scaled(line, 72 / dpi) for line in self._ocr(page.render(dpi))]
         return page_of(found, width, height)
 
     def _read_figures(
-        self, page: Any, number: int, regions: tuple[Region, ...]
+        self, page: OpenedPage, number: int, regions: tuple[Region, ...]
     ) -> tuple[tuple[Word, ...], tuple[Region, ...]]:
         """Read the largest figures that hold no text of their own: their words, and the regions with their text."""
-        import pymupdf
-
         from medvrag_core.corpus.ocr import scaled
 
         def share(region: Region) -> float:
             return (region.box[2] - region.box[0]) * (region.box[3] - region.box[1])
 
         silent = [r for r in regions if r.kind == "figure" and len(r.text.split()) < 5 and share(r) >= _FIGURE_SHARE]
-        width, height = page.rect.width, page.rect.height
+        width, height = page.width, page.height
         words: list[Line] = []
         read: dict[int, Region] = {}
         for region in sorted(silent, key=share, reverse=True)[:_FIGURES_READ]:
@@ -201,10 +203,9 @@ class PageReader:
                 break
             self._say(Message(event="ocr", number=number))
             x, y = region.box[0] * width, region.box[1] * height
-            clip = pymupdf.Rect(x, y, region.box[2] * width, region.box[3] * height)
-            dpi = capped_dpi(clip.width, clip.height, self.settings.ocr_dpi, _MAX_OCR_PIXELS)
-            pixels = page.get_pixmap(matrix=_zoom(dpi), clip=clip, alpha=False)
-            found = [scaled(line, 72 / dpi, x, y) for line in self._ocr(pixels)]
+            clip = (x, y, region.box[2] * width, region.box[3] * height)
+            dpi = capped_dpi(clip[2] - x, clip[3] - y, self.settings.ocr_dpi, _MAX_OCR_PIXELS)
+            found = [scaled(line, 72 / dpi, x, y) for line in self._ocr(page.render(dpi, clip))]
             found = [line for line in found if readable_characters(line.text) > 0]
             if found:
                 words += found
@@ -213,13 +214,14 @@ class PageReader:
         displayed = PageLines(tuple(words), (0.0, 0.0, width, height), lambda box: fraction_box(box, width, height))
         return words_of(displayed), tuple(read.get(id(region), region) for region in regions)
 
-    def _ocr(self, pixels: Any) -> list[Line]:
-        return self._engines.read(self.settings.ocr_engine, _array(pixels))
+    def _ocr(self, pixels: NDArray[np.uint8]) -> list[Line]:
+        return self._engines.read(self.settings.ocr_engine, pixels)
 
 
-def _array(pixels: Any) -> NDArray[np.uint8]:
-    """Pixels as uint8 of shape (height, width, 3), not copied."""
-    return np.frombuffer(pixels.samples_mv, dtype=np.uint8).reshape(pixels.height, pixels.width, 3)
+def _is_unicolor(pixels: NDArray[np.uint8]) -> bool:
+    """Looks at no more of a page than it must."""
+    strips = (pixels[top : top + 64] for top in range(0, len(pixels), 64))
+    return all((strip == pixels[0, 0]).all() for strip in strips)
 
 
 def _hidden_note(hidden: Counter[str], setting: str) -> Note:
@@ -249,12 +251,6 @@ def capped_dpi(width_pt: float, height_pt: float, dpi: float, max_pixels: int, m
     while math.ceil(width_pt * dpi / 72) * math.ceil(height_pt * dpi / 72) > max_pixels and dpi > 1:
         dpi *= 0.9995
     return dpi
-
-
-def _zoom(dpi: float) -> Any:
-    import pymupdf
-
-    return pymupdf.Matrix(dpi / 72, dpi / 72)
 
 
 def words_of_error(error: Exception) -> str:

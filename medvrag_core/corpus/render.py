@@ -9,7 +9,16 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medvrag_core.corpus.job import HURTFUL, ArticleOutcome, FrontMatter, Job, Message, Note, RenderedPage
+from medvrag_core.corpus.job import (
+    HURTFUL,
+    ArticleOutcome,
+    FrontMatter,
+    Job,
+    Message,
+    Note,
+    RenderedPage,
+    RenderSettings,
+)
 from medvrag_core.corpus.renderers import GROWN_SHARE, Renderer, Renderers
 from medvrag_core.corpus.source import SourceDocument
 from medvrag_core.errors import InputError, MedvragError
@@ -253,5 +262,6 @@ def _told(
         limited=limited,
         seconds_per_page=settings.seconds_per_page,
         memory_mb=settings.memory_mb,
+        renderer=RenderSettings.of(settings).renderer,
     )
     return outcome, rendered

@@ -63,7 +63,8 @@ class Page(Record):
     """One page of an article. ``page_id`` is ``<article_id>#p<number>``, numbers from 1.
 
     ``image`` is the path of the page image inside the corpus folder; ``dpi`` is the
-    resolution really used (lower than asked where the pixel cap applied).
+    resolution really used (lower than asked where the pixel cap applied); ``rotation`` are the degrees, clockwise,
+    by which the file says that the page is turned for display. Width and height are as displayed.
     """
 
     page_id: str
@@ -77,6 +78,7 @@ class Page(Record):
     dpi: float
     text_source: TextSource
     text: str
+    rotation: int = _told(0)
 
 
 class PageLayout(Record):

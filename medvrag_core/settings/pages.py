@@ -16,6 +16,11 @@ PairPolicy = Literal["keep", "leave_out"]
 class CorpusSettings(StageSettings):
     """Rendering and text of pages (paper section 3.1)."""
 
+    renderer: Literal["pymupdf", "pypdfium2"] = Field(
+        "pymupdf",
+        exclude_if=lambda name: name == "pymupdf",
+        description="pypdfium2 is free of PyMuPDF's AGPL; its paragraphs are guessed from where lines stand",
+    )
     dpi: int = Field(300, ge=36, le=600, description="resolution of stored page images")
     image_format: Literal["jpeg", "png", "webp"] = "jpeg"
     jpeg_quality: int = Field(85, ge=30, le=100, description="of JPEG and WebP")

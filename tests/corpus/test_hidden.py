@@ -90,20 +90,23 @@ def told(store: CorpusStore) -> list[tuple[str, str]]:
     return [(entry.state, entry.detail) for entry in store.ledger if entry.reason == "hidden_text"]
 
 
+@pytest.mark.parametrize("renderer", ["pymupdf", "pypdfium2"])
 @pytest.mark.parametrize(("draw", "cause"), HIDING)
 def test_hidden_text_is_left_out_of_text_words_and_summary(
-    tmp_path: Path, draw: Callable[[Any], None], cause: str
+    tmp_path: Path, draw: Callable[[Any], None], cause: str, renderer: str
 ) -> None:
-    store = made(tmp_path, draw, QUICK)
+    store = made(tmp_path, draw, QUICK.model_copy(update={"renderer": renderer}))
     assert " ".join(store.pages[0].text.split()) == SHOWN
     assert [word.text for word in store.layout("a#p1").words] == SHOWN.split()
     assert not set(INJECTED.split()) & set(store.summaries["a#p1"].text.split())
     assert told(store) == [("changed", f"6 words left out of the text: 6 {cause}")]
 
 
+@pytest.mark.parametrize("renderer", ["pymupdf", "pypdfium2"])
 @pytest.mark.parametrize("rotation", [90, 180, 270])
-def test_a_turned_page_hides_and_shows_the_same_words(tmp_path: Path, rotation: int) -> None:
-    store = made(tmp_path, white_on_white, QUICK, rotation)
+def test_a_turned_page_hides_and_shows_the_same_words(tmp_path: Path, rotation: int, renderer: str) -> None:
+    store = made(tmp_path, white_on_white, QUICK.model_copy(update={"renderer": renderer}), rotation)
+    assert store.pages[0].rotation == rotation
     assert sorted(word.text for word in store.layout("a#p1").words) == sorted(SHOWN.split())
     assert told(store) == [("changed", "6 words left out of the text: 6 where nothing is printed")]
 
