@@ -64,6 +64,7 @@ def test_the_corpus_keeps_what_the_source_knows_of_each_article(settings: Make, 
     assert sum(reason == "licence_conflict" for _, _, reason in told) == 1
 
 
+@pytest.mark.slow
 def test_the_same_articles_give_the_same_bytes_whatever_happened_in_between(
     pmc: Any, settings: Make, ids: Path, tmp_path: Path
 ) -> None:
@@ -149,6 +150,7 @@ def test_settings_of_the_source_leave_old_files_and_fingerprints_as_they_were() 
     assert Profile.model_validate(other.model_dump()) == other
 
 
+@pytest.mark.slow
 def test_the_commands_take_it(
     pmc: Any, ids: Path, tmp_path: Path, medvrag: Callable[..., SimpleNamespace], settings: Make
 ) -> None:
@@ -168,6 +170,7 @@ def test_the_commands_take_it(
     assert done.code == 2 and "corpus.pmc.email is empty" in done.err
 
 
+@pytest.mark.slow
 def test_real_articles_from_the_fake_bucket(pmc: Any, settings: Make, shared_data: Path, tmp_path: Path) -> None:
     """Every real article that has PDF and JATS, as the bucket would give it."""
     folder = shared_data / "articles"

@@ -213,7 +213,7 @@ def test_every_cut_of_a_package_is_damaged_and_leaves_nothing(tmp_path: Path) ->
     assert (unpacked(path, tmp_path / "cache") / "article.pdf").read_bytes() == PDF
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_damage_anywhere_ends_in_a_refusal_or_the_right_files(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
