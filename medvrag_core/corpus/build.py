@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -57,6 +59,7 @@ def build_corpus(
     shaping = RenderSettings.of(settings)
     require_same_settings(folder, shaping, way_out="choose a new run, or delete that folder")
     save_settings(folder, shaping)
+    _sweep(folder)
     _render_missing(documents, folder, settings, workers, progress)
     _publish_articles(documents, folder, source.ledger(), settings)
     summarize(CorpusStore.open(folder), settings)
@@ -74,6 +77,27 @@ def article_folder(article_id: str) -> str:
     if len(name) > 120:
         name = f"{name[:80]}-{hashlib.sha256(article_id.encode()).hexdigest()[:16]}"
     return f"articles/{name}"
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what builds that were killed left half done; a build that still runs keeps its own."""
+    for part in [*folder.glob(".*.part"), *folder.glob("articles/.*.part")]:
+        owner = part.name.split(".")[-2]
+        if owner.isdecimal() and not _is_running(int(owner)):
+            if part.is_dir():
+                shutil.rmtree(part, ignore_errors=True)  # an orphaned renderer may still write there
+            else:
+                part.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # of another user
+    return True
 
 
 def _render_missing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from functools import cache
 from typing import Any
 
 from medvrag_core.corpus.lines import Ink, Line, PageLines, Rectangle
@@ -124,6 +125,7 @@ def _turn(box: Any, matrix: Any) -> Rectangle:
 def _to_page(rect: Any, matrix: Any) -> Any:
     import pymupdf
 
+    @cache  # asked once for what is hidden and once for what is kept
     def to_page(box: Rectangle) -> Box | None:
         shown = pymupdf.Rect(box) * matrix
         shown.normalize()

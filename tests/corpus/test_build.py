@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -131,6 +132,19 @@ def test_p1_a_killed_build_goes_on_and_ends_the_same(pdfs: Path, tmp_path: Path)
     assert build(pdfs, tmp_path / "c").fingerprint == build(pdfs, tmp_path / "fresh").fingerprint
 
 
+def test_what_a_killed_build_left_is_swept_and_that_of_a_running_one_kept(pdfs: Path, tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    articles = tmp_path / "c" / "articles"
+    dead, alive = articles / f".gout.{gone.pid}.part", articles / f".other.{os.getpid()}.part"
+    for folder in (dead, alive):
+        (folder / "images").mkdir(parents=True)
+    (tmp_path / "c" / f".ledger.jsonl.{gone.pid}.part").write_text("half")
+    build(pdfs, tmp_path / "c")
+    assert list(tmp_path.glob("c/.*.part")) == []
+    assert list(articles.glob(".*.part")) == [alive]
+
+
 def test_a_renderer_that_cannot_start_is_no_fault_of_the_files(pdfs: Path, tmp_path: Path) -> None:
     with pytest.raises(MedvragError, match="renderer does not start"):
         build(pdfs, tmp_path / "c", QUICK.model_copy(update={"memory_mb": 60}))
@@ -244,18 +258,6 @@ class TestBadFiles:
         store = build(tmp_path / "p", tmp_path / "always", QUICK.model_copy(update={"ocr": "always"}))
         assert (store.pages[0].text_source, store.pages[0].text) == ("ocr", "Printed for everyone to see")
         assert reasons(store) == {"a.pdf": {"ocr"}}
-
-
-@pytest.mark.slow
-def test_p8_odd_pdfs_all_have_a_story(shared_data: Path, tmp_path: Path) -> None:
-    names = [p.name for p in sorted((shared_data / "odd_pdfs").glob("*.pdf"))]
-    store = build(shared_data / "odd_pdfs", tmp_path / "c", QUICK.model_copy(update={"ocr": "off"}))
-    assert {e.file for e in store.ledger} == set(names)
-    told = reasons(store)
-    assert told["made_html_instead_of_pdf.pdf"] == {"not_a_pdf"}
-    assert told["made_empty.pdf"] == {"not_a_pdf"}
-    assert "encrypted" in told["libreoffice-writer-password.pdf"]
-    assert all(p.image_width * p.image_height <= QUICK.max_pixels for p in store.pages)
 
 
 @pytest.mark.parametrize("article_id", ["..", ".", "a/b", "x" * 400, "ü"])
