@@ -133,3 +133,13 @@ def test_a_question_is_known_again_by_its_text() -> None:
     assert text_digest("Is it the \ufb01rst?") == text_digest("is it  the FIRST") != text_digest("Is it the last?")
     (hit,) = find_questions([page(QUOTE, "b#p7")], known(QUOTE), 0.8)
     assert (hit.page_id, hit.text, hit.share) == ("b#p7", text_digest(QUOTE), 1.0)
+
+
+def test_a_share_that_is_just_the_threshold_is_near() -> None:
+    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "omega"]
+    assert hits(" ".join([*words[:11], "other"]), " ".join(words)) == [("set/0", "near")]  # 4 of 5 runs
+    assert hits(" ".join([*words[:10], "other"]), " ".join(words)) == []
+
+
+def test_signs_that_only_steer_how_text_is_set_do_not_cut_words() -> None:
+    assert folded_words("hyper\u200btension cafe\u0301 \u202ain\u202cfusion") == ["hypertension", "cafe", "infusion"]

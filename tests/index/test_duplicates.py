@@ -191,3 +191,10 @@ def test_a_page_is_read_once_and_only_if_it_looks_like_another() -> None:
     found = near_duplicates(store, 0.97, corpus=corpus, keep=["numbers_differ"])
     assert len(found.alike) == 29
     assert sorted(read) == sorted(ids[:30])
+
+
+def test_a_page_that_repeats_two_is_left_out_for_the_first_of_them() -> None:
+    # 26.9° is closest to 13°, which is left out for 0°; of those that stay it repeats 20° and 35°.
+    store = made_store(at_angles(0, 13, 20, 35, 26.9), 2)
+    found = told(near_duplicates(store, 0.97).left_out)
+    assert found == [("a#p1", "a#p2", "near"), ("a#p3", "a#p5", "near")]
