@@ -83,8 +83,8 @@ def near_duplicates(
     means = np.concatenate([_means(shard) for shard in store.each_shard()])[places]
     alikeness = PageAlikeness(corpus, page_ids)
     dropping: list[PairKind] = [kind for kind in KINDS if kind not in keep]
-    first, other = _split(close_pairs(means, threshold), alikeness, dropping, len(places))
-    original = _originals(means, threshold, first, alikeness, dropping)
+    first, paired, other = _split(close_pairs(means, threshold), alikeness, dropping, len(places))
+    original = _originals(means, threshold, first, paired, alikeness, dropping)
     like = _first_that_stays(means, threshold, other & (original == _NONE), alikeness, keep)
 
     def pairs(of: _Rows) -> tuple[DuplicatePair, ...]:
@@ -126,33 +126,40 @@ def _means(shard: ShardVectors) -> NDArray[np.float32]:
 
 def _split(
     pairs: _Pairs, alikeness: PageAlikeness, dropping: Collection[PairKind], count: int
-) -> tuple[_Rows, NDArray[np.bool_]]:
-    """First earlier page that each page would be dropped for, :data:`_NONE` for none; and which have other pairs."""
+) -> tuple[_Rows, NDArray[np.bool_], NDArray[np.bool_]]:
+    """What all pairs say of each page.
+
+    Returns
+    -------
+    first : the first earlier page that it would be dropped for, :data:`_NONE` for none
+    paired : whether it has such a pair at all, as the earlier or the later one
+    other : whether it has a pair that drops neither
+    """
     first = np.full(count, _NONE, dtype=np.int64)
-    other = np.zeros(count, dtype=np.bool_)
+    paired, other = (np.zeros(count, dtype=np.bool_) for _ in range(2))
     for one, two in pairs:
         drops = alikeness.are(dropping, one, two)
         np.minimum.at(first, two[drops], one[drops])
+        paired[one[drops]] = paired[two[drops]] = True
         other[one[~drops]] = other[two[~drops]] = True
-    return first, other
+    return first, paired, other
 
 
 def _originals(
     means: NDArray[np.float32],
     threshold: float,
     first: _Rows,
+    paired: NDArray[np.bool_],
     alikeness: PageAlikeness,
     dropping: Collection[PairKind],
 ) -> _Rows:
     """The page that stays for each one that does not, :data:`_NONE` for those that stay.
 
     For most pages the first one that they repeat decides. Only where that one is left out itself, or not decided, are
-    all pairs looked at, among the pages that repeat any and are still in question.
+    all pairs looked at, among the pages that have any and are not left out yet.
     """
     original = np.full(len(first), _NONE, dtype=np.int64)
     open_ = np.zeros(len(first), dtype=np.bool_)
-    paired = first != _NONE
-    paired[first[paired]] = True
     for row in np.flatnonzero(first != _NONE).tolist():
         if original[first[row]] == _NONE and not open_[first[row]]:
             original[row] = first[row]

@@ -198,3 +198,20 @@ def test_a_page_that_repeats_two_is_left_out_for_the_first_of_them() -> None:
     store = made_store(at_angles(0, 13, 20, 35, 26.9), 2)
     found = told(near_duplicates(store, 0.97).left_out)
     assert found == [("a#p1", "a#p2", "near"), ("a#p3", "a#p5", "near")]
+
+
+def test_a_page_whose_first_likeness_is_left_out_is_left_out_for_another_that_stays() -> None:
+    # 26.9° is close to 13°, which is left out for 0°, and to 35°, which is close to no earlier page.
+    store = made_store(at_angles(0, 13, 35, 26.9), 2)
+    found = told(near_duplicates(store, 0.97).left_out)
+    assert found == [("a#p1", "a#p2", "near"), ("a#p3", "a#p4", "near")]
+
+
+@settings(max_examples=150, deadline=None)
+@given(degrees=st.lists(st.integers(0, 90), min_size=3, max_size=14, unique=True))
+def test_chains_of_any_form_end_as_the_rule_says(degrees: list[int]) -> None:
+    pages = at_angles(*degrees)
+    ids = [f"a#p{k + 1}" for k in range(len(pages))]
+    found = near_duplicates(made_store(pages, 3), 0.97)
+    expected = slow_reference(dict(zip(ids, pages, strict=True)), 0.97, lambda *_: "near", set())
+    assert (told(found.left_out), told(found.alike)) == expected
