@@ -93,4 +93,6 @@ class ServeSettings(StageSettings):
     filter_share: float = Field(0.85, gt=0, lt=1, description="part of a GPU's memory that this server takes")
     reader_share: float = Field(0.9, gt=0, lt=1)
     summary_share: float = Field(0.9, gt=0, lt=1)
-    summary_model: ModelSettings = Field(ModelSettings(), description="describes pages offline, see text.page_text; empty: none")
+    summary_model: ModelSettings = Field(
+        ModelSettings(), description="describes pages offline, see text.page_text; empty: none"
+    )
