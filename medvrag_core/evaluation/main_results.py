@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from pydantic import Field
 
 from medvrag_core.errors import InputError
-from medvrag_core.records import Record, Trace
+from medvrag_core.records import Question, Record, Trace
 from medvrag_core.systems.base import find_system
+from medvrag_core.systems.draws import drawn_order
 from medvrag_core.systems.resources import Resources
 
 REFERENCE = "medvrag"
@@ -144,6 +145,18 @@ def find_compared(names: str = "", *, leave_out: str = "") -> tuple[Compared, ..
 def names_of(compared: Sequence[Compared]) -> list[str]:
     """Names of systems, the reference first: it is answered first, whatever the order of the list."""
     return list({REFERENCE: None} | {one.system: None for one in compared})
+
+
+def sample_of(questions: Sequence[Question], count: int, *, seed: int) -> list[Question]:
+    """``count`` questions, or all for 0, in their order; the same for every system, run and order of the file.
+
+    >>> asked = [Question(id=f"q{n}", question="?", options={"A": "x", "B": "y"}) for n in range(9)]
+    >>> few = sample_of(asked, 3, seed=42)
+    >>> len(few), few == sample_of(asked[::-1], 3, seed=42)[::-1], len(sample_of(asked, 0, seed=42))
+    (3, True, 9)
+    """
+    chosen = set(drawn_order((question.id for question in questions), seed, "main results")[: count or None])
+    return [question for question in questions if question.id in chosen]
 
 
 def over_reference(names: Sequence[str]) -> dict[str, tuple[str, str]]:
