@@ -8,9 +8,9 @@ from pathlib import Path
 from medvrag_core.corpus.text_pages import TextDocument
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.questions import read_queries
-from medvrag_core.strict_json import json_lines
 from medvrag_core.evaluation.retrieval.metrics import Gold, read_qrels
 from medvrag_core.records import Query
+from medvrag_core.strict_json import json_lines
 
 _DOCUMENTS = "corpus.jsonl.gz"
 
