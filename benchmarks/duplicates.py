@@ -9,7 +9,8 @@ with no neighborhoods to make use of. Of every hundred pages one is a copy of an
 
 Times are processor seconds of one thread, so that other work on the machine hardly counts. The comparison of all with
 all is what the search replaced, blocks of 2,048 x 2,048 pages; of more than 20,000 pages it is run on an even sample of
-the blocks, and its time is that of the sample times their number.
+the blocks, and its time is that of the sample times their number. ``more_memory_mb`` is what the search took above the
+peak of the making of the vectors before it, which is a few times their size.
 """
 
 from __future__ import annotations
