@@ -88,3 +88,12 @@ def test_without_a_number_of_workers_each_core_that_may_be_used_gets_one(monkeyp
     assert Profile(name="p", workers=2).processes == 2
     monkeypatch.delattr(os, "sched_getaffinity")
     assert Profile(name="p").processes == (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize("written", ["off", '"off"'])
+def test_ocr_is_switched_off_by_the_word_that_yaml_takes_for_false(written: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(f"corpus: {{ocr: {written}}}", encoding="utf-8")
+    assert load_profile(str(tmp_path / "mine.yaml")).corpus.ocr == "off"
+    with pytest.raises(SettingsError, match=r"corpus\.ocr"):
+        (tmp_path / "mine.yaml").write_text("corpus: {ocr: on}", encoding="utf-8")
+        load_profile(str(tmp_path / "mine.yaml"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from medvrag_core.settings.base import StageSettings
 from medvrag_core.settings.exclusion import ExclusionSettings
@@ -69,6 +69,12 @@ class CorpusSettings(StageSettings):
         exclude_if=lambda settings: settings == PmcSettings(),
         description="articles of PubMed Central; takes no part unless `--source` names them",
     )
+
+    @field_validator("ocr", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: Any) -> Any:
+        """In YAML a bare ``off`` means false."""
+        return "off" if value is False else value
 
 
 Storage = Literal["float32", "float16", "int8"]
