@@ -28,12 +28,12 @@ from medvrag_core.index.fusion import reciprocal_rank_fusion
 from medvrag_core.models.reply_text import neutral
 from medvrag_core.reasoning.composition import Pipeline, RoundState, Stage
 from medvrag_core.reasoning.follow_up_tasks import NO_QUERY, FollowUpAnswerer, QueryWriter
-from medvrag_core.reasoning.knowledge.stages import sightless
 from medvrag_core.reasoning.loop import RoundError, as_round
 from medvrag_core.reasoning.next_query import queries_in
 from medvrag_core.reasoning.prompts import QUERY_LINE
 from medvrag_core.reasoning.sameness import folded
 from medvrag_core.reasoning.source import EvidenceSource
+from medvrag_core.reasoning.stages import without_options
 from medvrag_core.records import (
     FilterDecision,
     ParsedReply,
@@ -69,7 +69,7 @@ class Ask(Stage):
     def run(self, state: RoundState) -> RoundState:
         """See :class:`Stage`."""
         start = time.perf_counter()
-        question = sightless(state.question) if self.blind else state.question
+        question = without_options(state.question) if self.blind else state.question
         step = self.writer.ask(question, state.history, self.most)
         took = StageTime(step="ask", seconds=time.perf_counter() - start)
         known = set(map(folded, queries_in(state.history)))

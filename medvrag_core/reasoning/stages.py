@@ -15,7 +15,7 @@ from medvrag_core.reasoning.reader import Reader, ended_by_model
 from medvrag_core.reasoning.replies import parse_reply
 from medvrag_core.reasoning.sameness import names_other_pages
 from medvrag_core.reasoning.source import EvidenceSource, narrowed
-from medvrag_core.records import FilterDecision, ParsedReply, ReaderInput, ReaderReply, StageTime
+from medvrag_core.records import FilterDecision, ParsedReply, Question, ReaderInput, ReaderReply, StageTime
 from medvrag_core.settings import LoopSettings
 
 ENDED_BY_MODEL = ("truncated", "refused", "empty")
@@ -125,7 +125,7 @@ class Read(Stage):
         given = as_seen(given, reply)
         refinement = None
         if self._needs_refinement(parsed, given):
-            sightless = without_options(given)
+            sightless = given.model_copy(update={"question": without_options(given.question)})
             refinement = timed("refine", self.reader.refine, sightless, times)
             parsed = parsed_reply(refinement, sightless)
         elif blind and parsed.label is None:
@@ -203,10 +203,9 @@ def as_seen(given: ReaderInput, reply: ReaderReply) -> ReaderInput:
     return given.model_copy(update={"evidence": kept})
 
 
-def without_options(given: ReaderInput) -> ReaderInput:
-    """The round for a call that must not see the options."""
-    question = given.question.model_copy(update={"options": {}, "answer": None, "gold_pages": ()})
-    return given.model_copy(update={"question": question})
+def without_options(question: Question) -> Question:
+    """The question for a call that must not see its options, nor what tells the right one."""
+    return question.model_copy(update={"options": {}, "answer": None, "gold_pages": ()})
 
 
 def names_foreign_pages(parsed: ParsedReply, given: ReaderInput) -> bool:

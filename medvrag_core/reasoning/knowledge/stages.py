@@ -12,6 +12,7 @@ from medvrag_core.reasoning.exhibit import Exhibit
 from medvrag_core.reasoning.knowledge.base import Explorer, Generator, Integrator, Summarizer
 from medvrag_core.reasoning.replies import MAX_QUERY
 from medvrag_core.reasoning.sameness import folded
+from medvrag_core.reasoning.stages import without_options
 from medvrag_core.records import EvidenceItem, Question, StageTime, Step, Summary
 from medvrag_core.runs.side_by_side import side_by_side
 
@@ -63,7 +64,7 @@ class Summarize(Stage):
         """See :class:`Stage`."""
         assert state.exhibit is not None
         start = time.perf_counter()
-        question = sightless(state.question) if self.blind else state.question
+        question = without_options(state.question) if self.blind else state.question
         documents = (*in_words(state.exhibit), *summarized_only(state.exhibit))
         steps = _each(lambda one: self.summarizer.summarize(question, one), documents, self.summarizer.at_once)
         digest = tuple(Summary(page_id=s.about, text=s.text, method=s.made_by) for s in steps if not s.reason)
@@ -89,7 +90,7 @@ class Explore(Stage):
         """See :class:`Stage`."""
         assert state.digest is not None
         start = time.perf_counter()
-        question = sightless(state.question) if self.blind else state.question
+        question = without_options(state.question) if self.blind else state.question
         step = self.explorer.explore(question, state.digest, self.most)
         return state.made(gaps=step.names, steps=[step], times=[_took("explore", start)])
 
@@ -166,7 +167,7 @@ class Select(Stage):
         if not state.exhibit.evidence:
             return state
         start = time.perf_counter()
-        question = sightless(state.question) if self.blind else state.question
+        question = without_options(state.question) if self.blind else state.question
         step = self.integrator.select(question, state.exhibit.evidence, self.most)
         every = [item.evidence_id for item in state.exhibit.evidence]
         chosen = set(every if step.reason else step.names)
@@ -219,11 +220,6 @@ def summarized_only(exhibit: Exhibit) -> tuple[EvidenceItem, ...]:
         for summary in exhibit.summaries
         if summary.page_id not in shown
     )
-
-
-def sightless(question: Question) -> Question:
-    """The question without its options and without what tells the right one."""
-    return question.model_copy(update={"options": {}, "answer": None, "gold_pages": ()})
 
 
 def _document(round_number: int, number: int, text: str, by: str) -> EvidenceItem:
