@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from medvrag_core.corpus.pmc.client import FetchError, PmcClient
+from medvrag_core.models.event_loop import run_async
 from medvrag_core.settings.pmc import PmcSettings
 
 Make = Callable[..., PmcSettings]
@@ -31,7 +31,7 @@ def get(settings: PmcSettings, *addresses: str, clock: Clock | None = None, most
         async with PmcClient(settings, **more) as client:
             return [await client.get(address, most_bytes=most_bytes) for address in addresses]
 
-    return asyncio.run(work())
+    return run_async(work())
 
 
 def test_requests_keep_their_distance(pmc: Any, settings: Make) -> None:
@@ -63,7 +63,7 @@ def test_a_server_that_asks_for_a_pause_gets_it_from_all(pmc: Any, settings: Mak
             await client.get(f"{pmc.url}/y", most_bytes=10)
             assert max(clock.slept[before:]) > 300, "the pause holds for everything on that server"
 
-    asyncio.run(work())
+    run_async(work())
     assert clock.slept[0] == 400.0
     assert pmc.asked("/x") == 2
 

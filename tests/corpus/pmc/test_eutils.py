@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ from medvrag_core.corpus.pmc.client import FetchError, PmcClient
 from medvrag_core.corpus.pmc.eutils import search, to_pmcids
 from medvrag_core.corpus.pmc.ids import ArticleId, parse_id, pmcid
 from medvrag_core.errors import InputError, SettingsError
+from medvrag_core.models.event_loop import run_async
 from medvrag_core.settings.pmc import PmcSettings
 
 Make = Callable[..., PmcSettings]
@@ -20,7 +20,7 @@ def found(settings: PmcSettings, query: str = "gout", most: int = 100) -> tuple[
         async with PmcClient(settings) as client:
             return await search(client, query, most)
 
-    return asyncio.run(work())
+    return run_async(work())
 
 
 def converted(settings: PmcSettings, *ids: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -28,7 +28,7 @@ def converted(settings: PmcSettings, *ids: str) -> tuple[dict[str, str], dict[st
         async with PmcClient(settings) as client:
             return await to_pmcids(client, [parse_id(text) for text in ids])
 
-    known, entries = asyncio.run(work())
+    known, entries = run_async(work())
     return {str(a): str(b) for a, b in known.items()}, {entry.file: entry.reason for entry in entries}
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import gzip
 import hashlib
 import json
@@ -19,6 +18,7 @@ from medvrag_core.corpus.pmc.client import FetchError, PmcClient
 from medvrag_core.corpus.pmc.inventory import inventory_articles
 from medvrag_core.corpus.pmc.source import PmcSource
 from medvrag_core.errors import InputError
+from medvrag_core.models.event_loop import run_async
 from medvrag_core.settings.pmc import PmcSettings
 
 Make = Callable[..., PmcSettings]
@@ -30,7 +30,7 @@ def listed(settings: PmcSettings, place: str, cache: Path, most: int = 20_000) -
         async with PmcClient(settings) as client:
             return await inventory_articles(client, place, cache, most)
 
-    ids, found = asyncio.run(work())
+    ids, found = run_async(work())
     assert len({x.value for x in ids}) == len(ids) == min(found, most)
     return {x.value: x.version for x in ids}
 
