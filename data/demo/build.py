@@ -1,9 +1,9 @@
 """Build the demo corpus: typeset every article to PDF and resolve every question to its gold pages.
 
-``python data/demo/build.py [--out data/demo/built]`` writes ``pdf/<article id>.pdf``,
-``questions.jsonl`` (records of :class:`medvrag_core.records.Question`), ``manifest.json``, and a few faulty files for
-the gallery of chapter 01 under ``odd``.
-A second run with unchanged sources does nothing.
+``python data/demo/build.py [--source data/demo] [--out data/demo/built]`` writes ``pdf/<article id>.pdf``,
+``questions.jsonl`` (records of :class:`medvrag_core.records.Question` that have an answer), the same by split in
+``dev.jsonl`` and ``test.jsonl``, ``unanswerable.jsonl``, ``manifest.json``, and a few faulty files for the gallery of
+chapter 01 under ``odd``. A second run with unchanged sources does nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from pathlib import Path
 
 from odd_files import write_odd_files
 from typeset.fonts import font_files
-from typeset.layout import Layout, lay_out_article, write_pdf
+from typeset.layout import Layout, lay_out_article
 from typeset.parse import read_article
-from typeset.questions import resolve_all
+from typeset.questions import read_all, resolve
+from typeset.write import CANARY, write_pdf
 
 from medvrag_core.errors import InputError, MedvragError
-from medvrag_core.records import Record
+from medvrag_core.records import Question, Record
 from medvrag_core.runs.publish import sha256_of, write_bytes, write_text
 
 HERE = Path(__file__).resolve().parent
@@ -31,64 +32,94 @@ _LICENCE = "licence: CC BY 4.0\njournal: MedVRAG Teaching Reviews\n"
 
 
 class BuiltArticle(Record):
-    """One typeset article; ``anchors`` maps anchor to page number."""
+    """One typeset article; ``source`` is the digest of all that decides it, ``anchors`` maps anchor to page number."""
 
     file: str
+    source: str
     sha256: str
     pages: int
     anchors: dict[str, int]
 
 
+class QuestionFile(Record):
+    """One file of questions."""
+
+    questions: int
+    sha256: str
+
+
 class Manifest(Record):
     """What a build wrote; ``sources`` is the digest of everything the result depends on."""
 
+    canary: str
     sources: str
-    questions: int
-    questions_sha256: str
+    questions: dict[str, QuestionFile]
     articles: dict[str, BuiltArticle]
 
 
 def build(out: Path, *, source: Path = HERE) -> Manifest:
     """Typeset ``source/articles`` and resolve ``source/questions`` into ``out``.
 
-    Everything is laid out and validated before the first file is published, and the manifest
-    is published last. Raises :class:`InputError` naming the file and the field at fault.
+    An article that has not changed since the last build is not typeset again. Everything is laid out and validated
+    before the first file is published, and the manifest is published last. Raises :class:`InputError` naming the file
+    and the field at fault.
     """
-    article_files = sorted((source / "articles").glob("*.md"))
-    question_files = sorted((source / "questions").glob("*.yaml"))
-    if not article_files:
-        raise InputError(f"{source.name}/articles holds no article", way_out="add one as AUTHORING.md describes")
-    digest = _digest([*article_files, *question_files])
+    article_files, question_files = sources_of(source)
+    builder = _digest_of_builder()
+    digest = _digest(builder, [*article_files, *question_files])
     before = _read_manifest(out)
     if before and before.sources == digest and _is_whole(out, before):
         return before
-    layouts = [lay_out_article(read_article(path)) for path in article_files]
-    anchors = {layout.source.head.id: layout.anchors for layout in layouts}
-    questions = resolve_all(question_files, anchors)
-    articles = {layout.source.head.id: _publish(layout, out) for layout in layouts}
-    write_text(out / "questions.jsonl", "".join(question.to_json() + "\n" for question in questions))
+    kept, layouts = _lay_out(article_files, builder, before, out)
+    anchors = {name: article.anchors for name, article in kept.items()}
+    anchors |= {name: layout.anchors for name, (layout, _) in layouts.items()}
+    questions = [resolve(question, anchors, file) for file, question in read_all(question_files)]
+    articles = kept | {name: _publish(layout, state, out) for name, (layout, state) in layouts.items()}
+    files = _publish_questions(questions, out)
     for name in set(before.articles if before else ()) - set(articles):
         (out / "pdf" / f"{name}.pdf").unlink(missing_ok=True)
     write_text(out / "pdf" / "licence.yaml", _LICENCE)
     write_odd_files(out / "odd", (out / min(article.file for article in articles.values())).read_bytes())
-    manifest = Manifest(
-        sources=digest,
-        questions=len(questions),
-        questions_sha256=sha256_of(out / "questions.jsonl"),
-        articles=articles,
-    )
+    articles = {name: articles[name] for name in sorted(articles)}
+    manifest = Manifest(canary=CANARY, sources=digest, questions=files, articles=articles)
     write_text(out / "manifest.json", manifest.model_dump_json(indent=1) + "\n")
     return manifest
 
 
-def _digest(sources: list[Path]) -> str:
-    """Digest of articles, questions, this builder, the fonts and the libraries that draw."""
-    digest = hashlib.sha256()
+def sources_of(source: Path) -> tuple[list[Path], list[Path]]:
+    """Files of articles and of questions; raises :class:`InputError` when there is no article."""
+    articles = sorted((source / "articles").glob("*.md"))
+    if not articles:
+        raise InputError(f"{source}/articles holds no article", way_out="add one as AUTHORING.md describes")
+    return articles, sorted((source / "questions").glob("*.yaml"))
+
+
+def _lay_out(
+    files: list[Path], builder: str, before: Manifest | None, out: Path
+) -> tuple[dict[str, BuiltArticle], dict[str, tuple[Layout, str]]]:
+    """Articles that stay as they were built, and the layouts of the others with the digest of their sources."""
+    kept: dict[str, BuiltArticle] = {}
+    layouts: dict[str, tuple[Layout, str]] = {}
+    for path in files:
+        state = _digest(builder, [path])
+        built = before.articles.get(path.stem) if before else None
+        if built and built.source == state and _has(out / built.file, built.sha256):
+            kept[path.stem] = built
+        else:
+            layouts[path.stem] = lay_out_article(read_article(path)), state
+    return kept, layouts
+
+
+def _digest_of_builder() -> str:
+    """Digest of this builder, the fonts and the libraries that draw."""
     builders = [Path(__file__), HERE / "odd_files.py", *sorted((HERE / "typeset").glob("*.py"))]
-    for path in [*sources, *builders, *font_files()]:
+    return _digest("".join(f"{name} {version(name)}\n" for name in _LIBRARIES), [*builders, *font_files()])
+
+
+def _digest(seed: str, files: list[Path]) -> str:
+    digest = hashlib.sha256(seed.encode())
+    for path in files:
         digest.update(f"{path.name} {sha256_of(path)}\n".encode())
-    for library in _LIBRARIES:
-        digest.update(f"{library} {version(library)}\n".encode())
     return digest.hexdigest()
 
 
@@ -103,35 +134,57 @@ def _read_manifest(out: Path) -> Manifest | None:
         return None
 
 
+def _has(path: Path, sha256: str) -> bool:
+    return path.is_file() and sha256_of(path) == sha256
+
+
 def _is_whole(out: Path, manifest: Manifest) -> bool:
     wanted = {out / article.file: article.sha256 for article in manifest.articles.values()}
-    wanted[out / "questions.jsonl"] = manifest.questions_sha256
+    wanted |= {out / name: file.sha256 for name, file in manifest.questions.items()}
     wanted[out / "pdf" / "licence.yaml"] = hashlib.sha256(_LICENCE.encode()).hexdigest()
-    whole = all(path.is_file() and sha256_of(path) == sha256 for path, sha256 in wanted.items())
-    return whole and (out / "odd").is_dir()
+    return all(_has(path, sha256) for path, sha256 in wanted.items()) and (out / "odd").is_dir()
 
 
-def _publish(layout: Layout, out: Path) -> BuiltArticle:
-    name = f"pdf/{layout.source.head.id}.pdf"
+def _publish(layout: Layout, state: str, out: Path) -> BuiltArticle:
+    name = f"pdf/{layout.head.id}.pdf"
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / "article.pdf"
         write_pdf(layout, draft)
         write_bytes(out / name, draft.read_bytes())
-    return BuiltArticle(file=name, sha256=sha256_of(out / name), pages=layout.pages, anchors=layout.anchors)
+    return BuiltArticle(
+        file=name, source=state, sha256=sha256_of(out / name), pages=layout.pages, anchors=layout.anchors
+    )
+
+
+def _publish_questions(questions: list[Question], out: Path) -> dict[str, QuestionFile]:
+    """Write the questions that have an answer, all and by split, and those that have none."""
+    answerable = [question for question in questions if not question.unanswerable]
+    files: dict[str, QuestionFile] = {}
+    for name, chosen in {
+        "questions.jsonl": answerable,
+        "dev.jsonl": [question for question in answerable if question.split == "dev"],
+        "test.jsonl": [question for question in answerable if question.split == "test"],
+        "unanswerable.jsonl": [question for question in questions if question.unanswerable],
+    }.items():
+        write_text(out / name, "".join(question.to_json() + "\n" for question in chosen))
+        files[name] = QuestionFile(questions=len(chosen), sha256=sha256_of(out / name))
+    return files
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="Build the demo corpus.")
+    parser.add_argument("--source", type=Path, default=HERE, help="folder of articles and questions (%(default)s)")
     parser.add_argument("--out", type=Path, default=HERE / "built", help="output folder (default: %(default)s)")
     options = parser.parse_args(arguments)
     try:
-        manifest = build(options.out)
+        manifest = build(options.out, source=options.source)
     except MedvragError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     pages = sum(article.pages for article in manifest.articles.values())
-    print(f"{len(manifest.articles)} articles, {pages} pages, {manifest.questions} questions in {options.out}")
+    counts = ", ".join(f"{file.questions} in {name}" for name, file in manifest.questions.items())
+    print(f"{len(manifest.articles)} articles, {pages} pages in {options.out}; questions: {counts}")
     return 0
 
 

@@ -17,6 +17,8 @@ class Question(Record):
     ``dataset`` names the set that the question belongs to (``medqa``); averages over sets go by it. ``context`` is
     text that comes with the question (PubMedQA's abstract): it is read, never searched with. ``sources`` are ids of the
     articles that it was made from (``PMID:123``, a DOI, ``PMC123``), which a corpus can leave out; no system sees them.
+    ``difficulty`` and ``split`` are what the makers of a set say (``hard``, ``dev``). An ``unanswerable`` question has
+    no right option: the corpus does not hold what it asks for.
     """
 
     id: str
@@ -29,6 +31,9 @@ class Question(Record):
     dataset: str = ""
     context: str = ""
     sources: tuple[str, ...] = Field((), exclude_if=lambda ids: not ids)
+    difficulty: str = Field("", exclude_if=lambda text: not text)
+    split: str = Field("", exclude_if=lambda text: not text)
+    unanswerable: bool = Field(False, exclude_if=lambda switch: not switch)
 
 
 class Query(Record):

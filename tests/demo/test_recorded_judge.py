@@ -30,6 +30,6 @@ def test_the_report_counts_the_labels() -> None:
 def test_they_speak_of_one_question_an_article_of_the_demo(built: Path) -> None:
     questions = {q.id for q in read_questions(built / "questions.jsonl")}
     asked = {label.question_id for label in LABELS}
-    assert asked == {q for q in questions if q.endswith("-01")} and len(asked) == REPORT.questions
+    assert asked <= {q for q in questions if q.endswith("-01")} and len(asked) == REPORT.questions
     articles = {path.stem for path in (built / "pdf").glob("*.pdf")}
     assert {label.page_id.split("#")[0] for label in LABELS} <= articles

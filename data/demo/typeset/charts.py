@@ -5,40 +5,30 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from reportlab.lib.colors import HexColor, white
-
 from medvrag_core.errors import InputError
-from typeset.draw import GREY, INK, LEADING, SERIES, SIZE, legend, longest_word, put_lines, text_width, wrap
-from typeset.parse import Bars, Curve
-
-_GRID = HexColor("#d9dee3")
-_DASHES: tuple[list[float], ...] = ([], [4, 2], [1, 1.6], [6, 2, 1, 2], [2, 2], [8, 3])
-
-
-def number_text(value: float) -> str:
-    """A number as a reader expects it: no trailing zeros, at most three decimals."""
-    return f"{value:.3f}".rstrip("0").rstrip(".").replace("-", "−")
-
-
-def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
-    """Round values that span ``low`` to ``high``.
-
-    Examples
-    --------
-    >>> ticks(0, 37)
-    [0.0, 10.0, 20.0, 30.0, 40.0]
-    """
-    span = (high - low) or abs(high) or 1.0
-    raw = span / wanted
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
-    first = math.floor(low / step + 1e-9)
-    last = math.ceil(high / step - 1e-9)
-    return [round(step * number, 10) for number in range(first, last + 1)]
+from typeset.axes import (
+    GRID,
+    SMALL,
+    Axes,
+    Labels,
+    Scale,
+    log_ticks,
+    number_text,
+    paint_label,
+    paint_legend,
+    paint_points,
+    pen,
+    ticks,
+)
+from typeset.draw import GREY, INK, LEADING, SERIES, legend, longest_word, put_lines, text_width, wrap
+from typeset.figure_kinds import Bars, Curve
 
 
 class BarsArt:
-    """Grouped bars with their values printed; they lie down when the labels are too wide to stand."""
+    """Grouped bars with their values printed, or with a grid to read them off.
+
+    They lie down when the labels are too wide to stand.
+    """
 
     def __init__(self, figure: Bars, width: float) -> None:
         self.figure = figure
@@ -47,10 +37,13 @@ class BarsArt:
         self.values = [value for series in figure.series.values() for value in series]
         if min(self.values) < 0:
             raise InputError(f"figure '{figure.anchor}', field 'series': values below zero cannot be drawn as bars")
-        self.top = max(self.values) or 1.0
+        self.hidden = figure.values == "hidden"
+        self.marks = ticks(0, max(self.values) or 1.0, 8 if self.hidden else 4)
+        # Lying bars with printed values have no axis, and the longest fills the room.
+        self.top = self.marks[-1] if self.hidden else max(self.values) or 1.0
         self.legend = legend(self.names, width) if len(self.names) > 1 else []
         slot = (width - 30) / len(figure.x)
-        value_width = max(text_width(self._value(value), 6.6) for value in self.values)
+        value_width = 5.0 if self.hidden else max(text_width(self._value(value), SMALL) for value in self.values)
         self.upright = slot - 4 >= max(longest_word(label) for label in figure.x) and (
             slot * 0.8 / len(self.names) >= value_width
         )
@@ -59,12 +52,13 @@ class BarsArt:
         if self.upright:
             self.labels = [wrap(label, slot - 4) for label in figure.x]
             self.foot = max(len(lines) for lines in self.labels) * LEADING + 5 + (LEADING if figure.x_label else 0)
-            self.plot = 95.0
+            self.plot = 120.0 if self.hidden else 95.0
             self.height = self.foot + self.plot + 12 + caption_height + legend_height
         else:
             self.labels = [wrap(label, width * 0.36) for label in figure.x]
             self.rows = [max(len(lines) * LEADING, 10.0 * len(self.names)) + 6 for lines in self.labels]
-            self.height = sum(self.rows) + caption_height + legend_height + 4
+            self.axis = LEADING * (2 if figure.x_label else 1) + 4 if self.hidden else 0.0
+            self.height = sum(self.rows) + caption_height + legend_height + 4 + self.axis
 
     def _value(self, value: float) -> str:
         unit = self.figure.unit
@@ -95,16 +89,15 @@ class BarsArt:
             self._paint_lying(canvas, top)
 
     def _paint_upright(self, canvas: Any) -> None:
-        marks = ticks(0, self.top, 4)
-        left = max(text_width(number_text(mark), 6.6) for mark in marks) + 4
+        left = max(text_width(number_text(mark), SMALL) for mark in self.marks) + 4
         slot = (self.width - left) / len(self.figure.x)
-        scale = self.plot / max(marks[-1], self.top)
+        scale = self.plot / max(self.marks[-1], self.top)
         canvas.setLineWidth(0.4)
-        for mark in marks:
+        for mark in self.marks:
             y = self.foot + mark * scale
-            canvas.setStrokeColor(_GRID)
+            canvas.setStrokeColor(GRID)
             canvas.line(left, y, self.width, y)
-            put_lines(canvas, [number_text(mark)], left - 3, y + 3, size=6.6, align="right", color=GREY)
+            put_lines(canvas, [number_text(mark)], left - 3, y + 3, size=SMALL, align="right", color=GREY)
         bar = min(slot * 0.8 / len(self.names), 26.0)
         for group, label in enumerate(self.labels):
             center = left + slot * (group + 0.5)
@@ -114,7 +107,8 @@ class BarsArt:
                 x = center + (number - len(self.names) / 2) * bar
                 canvas.setFillColor(SERIES[number % len(SERIES)])
                 canvas.rect(x + 0.5, self.foot, bar - 1, value * scale, stroke=0, fill=1)
-                put_lines(canvas, [self._value(value)], x + bar / 2, self.foot + value * scale + 8, size=6.6)
+                if not self.hidden:
+                    put_lines(canvas, [self._value(value)], x + bar / 2, self.foot + value * scale + 8, size=SMALL)
         canvas.setStrokeColor(INK)
         canvas.line(left, self.foot, self.width, self.foot)
         if self.figure.x_label:
@@ -122,7 +116,10 @@ class BarsArt:
 
     def _paint_lying(self, canvas: Any, top: float) -> None:
         left = max(text_width(line) for lines in self.labels for line in lines) + 5
-        room = self.width - left - max(text_width(self._value(value), 6.6) for value in self.values) - 4
+        printed = [number_text(self.marks[-1])] if self.hidden else [self._value(value) for value in self.values]
+        room = self.width - left - max(text_width(text, SMALL) for text in printed) - 4
+        if self.hidden:
+            self._paint_lying_axis(canvas, left, room, top)
         y = top
         for group, (label, height) in enumerate(zip(self.labels, self.rows, strict=True)):
             middle = y - height / 2
@@ -134,11 +131,24 @@ class BarsArt:
                 length = value / self.top * room
                 canvas.setFillColor(SERIES[number % len(SERIES)])
                 canvas.rect(left, low + 0.5, length, bar - 1, stroke=0, fill=1)
-                put_lines(canvas, [self._value(value)], left + length + 3, low + bar / 2 + 3.4, size=6.6, align="left")
+                if not self.hidden:
+                    spot = left + length + 3, low + bar / 2 + 3.4
+                    put_lines(canvas, [self._value(value)], *spot, size=SMALL, align="left")
             y -= height
         canvas.setStrokeColor(INK)
         canvas.setLineWidth(0.5)
         canvas.line(left, top, left, y)
+
+    def _paint_lying_axis(self, canvas: Any, left: float, room: float, top: float) -> None:
+        foot = top - sum(self.rows)
+        canvas.setLineWidth(0.4)
+        canvas.setStrokeColor(GRID)
+        for mark in self.marks:
+            x = left + mark / self.top * room
+            canvas.line(x, foot, x, top)
+            put_lines(canvas, [number_text(mark)], x, foot - 2, size=SMALL, color=GREY)
+        if self.figure.x_label:
+            put_lines(canvas, [self.figure.x_label], left + room / 2, foot - 2 - LEADING, color=GREY)
 
 
 class CurveArt:
@@ -148,112 +158,45 @@ class CurveArt:
         self.figure = figure
         self.width = width
         self.names = list(figure.lines)
+        self.hidden = figure.values == "hidden"
         points = [point for line in figure.lines.values() for point in line]
         points += [(x, y) for x, y, _ in figure.marks]
         xs, ys = [x for x, _ in points], [y for _, y in points]
         if figure.log_y and min(ys) <= 0:
             raise InputError(f"figure '{figure.anchor}', field 'lines': log_y needs values above zero")
         wide = width > 250
-        self.x_ticks = ticks(min(xs), max(xs), 8 if wide else 5)
+        finer = 2 if self.hidden else 1
         if figure.log_y:
             low, high = math.floor(math.log10(min(ys)) + 1e-9), math.ceil(math.log10(max(ys)) - 1e-9)
-            self.y_ticks = [10.0**power for power in range(low, max(high, low + 1) + 1)]
+            y_ticks = [10.0**power for power in range(low, max(high, low + 1) + 1)]
+            y_ticks = log_ticks(y_ticks[0], y_ticks[-1], 9) if self.hidden else y_ticks
         else:
             low_y = 0.0 if min(ys) >= 0 and min(ys) < max(ys) * 0.6 else min(ys)
-            self.y_ticks = ticks(low_y, max(ys), 5)
+            y_ticks = ticks(low_y, max(ys), 5 * finer)
         self.legend = legend(self.names, width) if len(self.names) > 1 else []
-        self.plot = 135.0 if wide else 112.0
         self.y_title = wrap(figure.y_label, width)
         self.head = len(self.legend) * LEADING + len(self.y_title) * LEADING + 12
-        self.foot = 2 * LEADING + 6
-        self.height = self.plot + self.head + self.foot
-        self.left = max(text_width(number_text(mark), 6.6) for mark in self.y_ticks) + 5
-
-    def _at(self, x: float, y: float) -> tuple[float, float]:
-        def fraction(value: float, low: float, high: float) -> float:
-            return (value - low) / (high - low)
-
-        across = fraction(x, self.x_ticks[0], self.x_ticks[-1]) * (self.width - self.left - 8)
-        if self.figure.log_y:
-            y, low, high = math.log10(y), math.log10(self.y_ticks[0]), math.log10(self.y_ticks[-1])
-        else:
-            low, high = self.y_ticks[0], self.y_ticks[-1]
-        return self.left + across, self.foot + fraction(y, low, high) * self.plot
+        self.axes = Axes(
+            Scale.around(ticks(min(xs), max(xs), 8 if wide else 5)),
+            Scale.around(y_ticks, log=figure.log_y),
+            width=width,
+            plot=(135.0 if wide else 112.0) * (1.25 if self.hidden else 1.0),
+            foot=2 * LEADING + 6,
+        )
+        self.height = self.axes.plot + self.head + self.axes.foot
 
     def paint(self, canvas: Any) -> None:
         """Draw grid, axes, lines, legend and marks."""
-        y = self.height
-        for row in self.legend:
-            for x, name in row:
-                self._pen(canvas, self.names.index(name))
-                canvas.line(x, y - 4, x + 11, y - 4)
-                canvas.setDash([])
-                put_lines(canvas, [name], x + 14, y, align="left")
-            y -= LEADING
+        y = paint_legend(canvas, self.legend, self.names, self.height, LEADING)
         put_lines(canvas, self.y_title, 0, y - 2, align="left", color=GREY)
-        self._paint_axes(canvas)
+        self.axes.paint(canvas, self.figure.x_label, grid_x=self.hidden)
         for number, name in enumerate(self.names):
-            self._pen(canvas, number)
-            path = canvas.beginPath()
-            for position, (px, py) in enumerate(self.figure.lines[name]):
-                (path.moveTo if position == 0 else path.lineTo)(*self._at(px, py))
-            canvas.drawPath(path, stroke=1, fill=0)
+            pen(canvas, number)
+            self.axes.path(canvas, self.figure.lines[name])
         canvas.setDash([])
-        self._paint_marks(canvas)
-
-    def _pen(self, canvas: Any, number: int) -> None:
-        canvas.setStrokeColor(SERIES[number % len(SERIES)])
-        canvas.setLineWidth(1.3)
-        canvas.setDash(_DASHES[number % len(_DASHES)])
-
-    def _paint_axes(self, canvas: Any) -> None:
-        canvas.setLineWidth(0.4)
-        for mark in self.y_ticks:
-            _, y = self._at(self.x_ticks[0], mark)
-            canvas.setStrokeColor(_GRID)
-            canvas.line(self.left, y, self.width - 8, y)
-            put_lines(canvas, [number_text(mark)], self.left - 3, y + 3, size=6.6, align="right", color=GREY)
-        canvas.setStrokeColor(INK)
-        canvas.line(self.left, self.foot, self.width - 8, self.foot)
-        canvas.line(self.left, self.foot, self.left, self.foot + self.plot)
-        for mark in self.x_ticks:
-            x, _ = self._at(mark, self.y_ticks[0])
-            canvas.line(x, self.foot, x, self.foot - 2)
-            put_lines(canvas, [number_text(mark)], x, self.foot - 4, size=6.6, color=GREY)
-        put_lines(canvas, [self.figure.x_label], (self.left + self.width - 8) / 2, SIZE + 2, color=GREY)
-
-    def _paint_marks(self, canvas: Any) -> None:
-        """Label each mark on the first side of it where the words clear the frame and the labels already put."""
-        taken: list[tuple[float, float, float, float]] = []
-        dots = [self._at(x, y) for x, y, _ in self.figure.marks]
+        dots = [self.axes.at(x, y) for x, y, _ in self.figure.marks]
+        left, bottom, right, top = self.axes.frame
+        labels = Labels(self.figure.anchor, (left, bottom, right + 8, top + 10), dots)
         for (x, y), (_, _, text) in zip(dots, self.figure.marks, strict=True):
-            lines = wrap(text, 80, 6.6)
-            width = max(text_width(line, 6.6) for line in lines)
-            height = len(lines) * 7.6
-            box = (x, y, x, y)
-            candidates = [
-                (x + 5 + dx, y + dy)
-                for reach in (0.0, 12.0, 24.0)
-                for dx, dy in (
-                    (0, reach + height),
-                    (0, -reach),
-                    (-width - 10, reach + height),
-                    (-width - 10, -reach),
-                    (0, height / 2),
-                    (-width - 10, height / 2),
-                )
-            ]
-            for left, top in candidates:
-                box = (left, top - height, left + width, top)
-                inside = left > self.left and box[2] < self.width and box[1] > self.foot + 1
-                clear = all(box[2] < a or box[0] > c or box[3] < b or box[1] > d for a, b, c, d in taken)
-                free = all(not (box[0] - 1 < a < box[2] + 1 and box[1] - 1 < b < box[3] + 1) for a, b in dots)
-                if inside and clear and free and box[3] < self.height - self.head + 10:
-                    break
-            taken.append(box)
-            canvas.setFillColor(white)
-            canvas.rect(box[0] - 1, box[1], width + 2, height, stroke=0, fill=1)
-            put_lines(canvas, lines, box[0], box[3], size=6.6, leading=7.6, align="left")
-        for x, y in dots:
-            canvas.setFillColor(INK)
-            canvas.circle(x, y, 2, stroke=0, fill=1)
+            paint_label(canvas, *labels.place(x, y, text))
+        paint_points(canvas, dots)

@@ -7,7 +7,7 @@ from typing import Any
 from reportlab.lib.colors import white
 
 from typeset.draw import INK, LEADING, LINE, PALE, longest_word, put_lines, text_width, wrap
-from typeset.parse import Panels, Timeline
+from typeset.figure_kinds import Panels, Timeline
 
 
 class TimelineArt:

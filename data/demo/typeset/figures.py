@@ -13,20 +13,39 @@ from reportlab.platypus import Flowable
 from typeset.charts import BarsArt, CurveArt
 from typeset.diagrams import PanelsArt, TimelineArt
 from typeset.draw import Art
+from typeset.ecg import EcgArt
+from typeset.figure_kinds import (
+    AnyFigure,
+    Bars,
+    Curve,
+    Ecg,
+    Flowchart,
+    Forest,
+    Growth,
+    Nomogram,
+    Panels,
+    Ranges,
+    Survival,
+    Timeline,
+    Tree,
+)
 from typeset.flowchart import FlowchartArt
 from typeset.fonts import register
-from typeset.parse import Bars, Curve, Flowchart, Panels, Timeline
+from typeset.plots import ForestArt, GrowthArt, NomogramArt, SurvivalArt
+from typeset.ranges import RangesArt
+from typeset.tree import TreeArt
 
 RASTER_DPI = 200
-FigureSource = Flowchart | Bars | Curve | Timeline | Panels
 
 
-def lay_out(figure: FigureSource, width: float) -> Art:
+def lay_out(figure: AnyFigure, width: float) -> Art:
     """The drawing of ``figure`` for ``width`` points; its height follows from its content."""
     register()
     match figure:
         case Flowchart():
             return FlowchartArt(figure, width)
+        case Tree():
+            return TreeArt(figure, width)
         case Bars():
             return BarsArt(figure, width)
         case Curve():
@@ -35,6 +54,18 @@ def lay_out(figure: FigureSource, width: float) -> Art:
             return TimelineArt(figure, width)
         case Panels():
             return PanelsArt(figure, width)
+        case Forest():
+            return ForestArt(figure, width)
+        case Survival():
+            return SurvivalArt(figure, width)
+        case Nomogram():
+            return NomogramArt(figure, width)
+        case Growth():
+            return GrowthArt(figure, width)
+        case Ranges():
+            return RangesArt(figure, width)
+        case Ecg():
+            return EcgArt(figure, width)
 
 
 def rasterize(art: Art) -> bytes:
@@ -50,7 +81,7 @@ def rasterize(art: Art) -> bytes:
 class FigureFlowable(Flowable):  # type: ignore[misc]
     """A figure as one block of fixed size (points)."""
 
-    def __init__(self, figure: FigureSource, width: float) -> None:
+    def __init__(self, figure: AnyFigure, width: float) -> None:
         super().__init__()
         self.art = lay_out(figure, width)
         self.raster = figure.raster

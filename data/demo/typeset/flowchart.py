@@ -10,7 +10,7 @@ from reportlab.lib.colors import white
 
 from medvrag_core.errors import InputError
 from typeset.draw import INK, LEADING, LINE, PALE, TINT, arrow, longest_word, put_lines, text_width, wrap
-from typeset.parse import Flowchart
+from typeset.figure_kinds import Flowchart
 
 _PAD = 5.0
 _SLOT_GAP = 9.0

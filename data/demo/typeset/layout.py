@@ -1,58 +1,38 @@
-"""Lay an article out on two-column pages and write it as PDF.
+"""Lay an article out on pages of one or two columns.
 
 Layout is computed before anything is drawn: it yields the place of every block, and from
 it the page of every anchor. Tables and figures float: one that does not fit goes to the
-top of the next column (or page, when it spans both columns) and text fills the gap.
+top of the next column (or page, when it spans both columns) and text fills the gap. A turned table gets the page after
+the one on which it was due. Footnotes stand at the foot of the column that refers to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-from reportlab.lib.colors import HexColor
-from reportlab.lib.units import mm
-from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Paragraph as Text
 
 from medvrag_core.errors import InputError
 from typeset import style
-from typeset.figures import FigureFlowable
 from typeset.fonts import SANS, SERIF, register
-from typeset.markup import markup, plain
-from typeset.parse import Block, Paragraph, Source, TableBlock
-from typeset.tables import build_table
+from typeset.items import INSIDE, Item, Note, NoteRule, Turned, items_of
+from typeset.markup import markup
+from typeset.paper import Paper
+from typeset.parse import Head, Source
 
-JOURNAL = "MedVRAG Teaching Reviews"
-NOTICE = "Teaching material for software research, not medical advice."
-PAGE_WIDTH, PAGE_HEIGHT = 170 * mm, 240 * mm
-MARGIN = 14 * mm
-TOP, BOTTOM = PAGE_HEIGHT - 19 * mm, 17 * mm
-GUTTER = 6 * mm
-TEXT_WIDTH = PAGE_WIDTH - 2 * MARGIN
-COLUMN = (TEXT_WIDTH - GUTTER) / 2
 _AROUND_FLOAT = 9.0
-_INSIDE_FLOAT = 3.5
 _AFTER_HEADING = 30.0
-
-
-@dataclass(frozen=True)
-class _Item:
-    """One block with its flowables for a width (points); a float is kept in one piece."""
-
-    flowables: tuple[Any, ...]
-    width: float
-    anchor: str = ""
-    floating: bool = False
-    heading: bool = False
-    before: float = 0.0
-
-    @property
-    def height(self) -> float:
-        heights = [flowable.wrap(self.width, PAGE_HEIGHT)[1] for flowable in self.flowables]
-        return float(sum(heights) + _INSIDE_FLOAT * (len(heights) - 1))
+_HIGH = 10_000.0
+_FORMS = {
+    "review": "REVIEW",
+    "guideline": "GUIDELINE SUMMARY",
+    "trial": "TRIAL REPORT",
+    "cases": "CASE SERIES",
+    "protocol": "PROTOCOL",
+    "handbook": "HANDBOOK",
+}
 
 
 @dataclass(frozen=True)
@@ -70,7 +50,8 @@ class Placed:
 class Layout:
     """A laid out article: what goes where, how many pages, and the page of each anchor."""
 
-    source: Source
+    head: Head
+    paper: Paper
     placed: list[Placed] = field(default_factory=list)
     anchors: dict[str, int] = field(default_factory=dict)
     pages: int = 0
@@ -78,21 +59,27 @@ class Layout:
 
 @dataclass(frozen=True)
 class _State:
-    """What is still to be set: text in order, then floats waiting for a column or a page top."""
+    """What is still to be set: text in order, then floats waiting for a column, a page top, or a page of their own."""
 
-    queue: tuple[_Item, ...]
-    column_floats: tuple[_Item, ...] = ()
-    page_floats: tuple[_Item, ...] = ()
+    queue: tuple[Item, ...]
+    column_floats: tuple[Item, ...] = ()
+    page_floats: tuple[Item, ...] = ()
+    turned: tuple[Item, ...] = ()
+
+    @property
+    def is_done(self) -> bool:
+        return not (self.queue or self.column_floats or self.page_floats or self.turned)
 
 
 @dataclass
 class _Filled:
-    """The outcome of filling the two columns of one page."""
+    """The outcome of filling the columns of one page; ``foot`` is the upper edge of its highest footnotes."""
 
     state: _State
     placed: list[Placed]
     anchors: list[str]
     lowest: float
+    foot: float
 
 
 def lay_out_article(source: Source) -> Layout:
@@ -101,61 +88,47 @@ def lay_out_article(source: Source) -> Layout:
     Raises :class:`InputError` naming the file and the block that cannot be placed.
     """
     register()
-    layout = Layout(source)
-    state = _State(tuple(_item(block, source.file) for block in source.blocks))
+    paper = Paper.of(source.head)
+    layout = Layout(source.head, paper)
+    state = _State(tuple(items_of(source, paper)))
     for item in state.queue:
-        room = TOP - BOTTOM
-        if (item.floating or item.anchor) and item.height > room:
-            raise InputError(
-                f"{source.file}, '{item.anchor}': {item.height:.0f} points high, a column holds {room:.0f}",
-                way_out="write span: page, or split it in two",
-            )
-    while state.queue or state.column_floats or state.page_floats:
+        _check_size(item, paper, source.file)
+    while not state.is_done:
         layout.pages += 1
-        top = TOP
+        top = paper.top
         if layout.pages == 1:
             top = _stack(layout, _title_block(source), top) - 10
-        state, top = _place_page_floats(layout, state, top)
-        filled = _balanced(state, layout.pages, top)
-        if not filled.placed and filled.state == state and top == TOP:
+        state, top = _place_page_floats(layout, state, top, paper.bottom)
+        filled = _balanced(state, paper, layout.pages, top)
+        if not filled.placed and filled.state == state and top == paper.top:
             raise InputError(f"{source.file}: nothing fits on page {layout.pages}")
         layout.placed += filled.placed
         layout.anchors.update(dict.fromkeys(filled.anchors, layout.pages))
         state = filled.state
         if not state.queue and not state.column_floats:
             # A wide float left at the end goes below the last text when there is room.
-            state, _ = _place_page_floats(layout, state, filled.lowest - _AROUND_FLOAT)
+            state, _ = _place_page_floats(layout, state, filled.lowest - _AROUND_FLOAT, filled.foot)
+        for item in state.turned:
+            _place_turned(layout, item)
+        state = replace(state, turned=())
     return layout
 
 
-def _item(block: Block, file: str) -> _Item:
-    if isinstance(block, Paragraph):
-        if block.role == "heading":
-            level = style.HEADINGS.get(block.level, style.HEADINGS[3])
-            return _Item((Text(markup(block.text, SANS), level),), COLUMN, block.anchor, False, True, level.spaceBefore)
-        if block.role == "bullet":
-            text = Text(markup(block.text, SERIF), style.BULLET, bulletText="•")
-            return _Item((text,), COLUMN, block.anchor, before=style.BULLET.spaceBefore)
-        return _Item(
-            (Text(markup(block.text, SERIF), style.BODY),), COLUMN, block.anchor, before=style.BODY.spaceBefore
+def _check_size(item: Item, paper: Paper, file: str) -> None:
+    room = paper.text_width if item.turned else paper.top - paper.bottom
+    if (item.floating or item.anchor) and not item.breaks and item.height > room:
+        way_out = (
+            "write breaks: true" if item.turned else "write span: page, breaks: true for a table, or split it in two"
         )
-    width = TEXT_WIDTH if block.span == "page" else COLUMN
-    label = "Table" if isinstance(block, TableBlock) else "Figure"
-    caption = Text(f"<b>{label} {block.number}.</b> {markup(block.caption, SANS)}", style.CAPTION)
-    if isinstance(block, TableBlock):
-        note = (Text(markup(block.note, SANS), style.NOTE),) if block.note else ()
-        return _Item((caption, build_table(block, width, file), *note), width, block.anchor, floating=True)
-    try:
-        figure = FigureFlowable(block, width)
-    except InputError as error:
-        raise InputError(f"{file}: {error.problem}", way_out=error.way_out) from None
-    return _Item((figure, caption), width, block.anchor, floating=True)
+        raise InputError(
+            f"{file}, '{item.anchor}': {item.height:.0f} points high, there is room for {room:.0f}", way_out=way_out
+        )
 
 
 def _title_block(source: Source) -> tuple[Any, ...]:
     head = source.head
     return (
-        Text("REVIEW", style.KICKER),
+        Text(_FORMS[head.form], style.KICKER),
         Text(markup(head.title, SANS), style.TITLE),
         Text(f"<b>Abstract.</b> {markup(head.abstract, SERIF)}", style.ABSTRACT),
         Text(f"<b>Keywords:</b> {markup(', '.join(head.keywords), SANS)}", style.KEYWORDS),
@@ -164,107 +137,178 @@ def _title_block(source: Source) -> tuple[Any, ...]:
 
 def _stack(layout: Layout, flowables: Iterable[Any], top: float) -> float:
     """Place flowables over the full text width from ``top`` down; returns the new top."""
+    width = layout.paper.text_width
     for flowable in flowables:
-        top -= flowable.wrap(TEXT_WIDTH, PAGE_HEIGHT)[1]
-        layout.placed.append(Placed(layout.pages, MARGIN, top, TEXT_WIDTH, flowable))
-        top -= max(_INSIDE_FLOAT, flowable.getSpaceAfter())
+        top -= flowable.wrap(width, _HIGH)[1]
+        layout.placed.append(Placed(layout.pages, layout.paper.margin, top, width, flowable))
+        top -= max(INSIDE, flowable.getSpaceAfter())
     return top
 
 
-def _place_page_floats(layout: Layout, state: _State, top: float) -> tuple[_State, float]:
-    while state.page_floats and state.page_floats[0].height <= top - BOTTOM:
+def _place_page_floats(layout: Layout, state: _State, top: float, floor: float) -> tuple[_State, float]:
+    while state.page_floats:
         item, *rest = state.page_floats
-        layout.anchors[item.anchor] = layout.pages
+        if item.height > top - floor:
+            parts = item.broken(top - floor)
+            if parts is None:
+                break
+            item, rest = parts[0], [parts[1], *rest]
+        if item.anchor:
+            layout.anchors[item.anchor] = layout.pages
         top = _stack(layout, item.flowables, top) - _AROUND_FLOAT - 2
         state = replace(state, page_floats=tuple(rest))
     return state, top
 
 
-def _balanced(state: _State, page: int, top: float) -> _Filled:
+def _place_turned(layout: Layout, item: Item) -> None:
+    """Give a turned table a page of its own, or as many as it breaks into."""
+    paper, rest = layout.paper, item
+    while True:
+        layout.pages += 1
+        parts = rest.broken(paper.text_width) if rest.height > paper.text_width else None
+        now = parts[0] if parts else rest
+        if now.anchor:
+            layout.anchors[now.anchor] = layout.pages
+        turned = Turned(now, paper.text_width)
+        layout.placed.append(Placed(layout.pages, paper.margin, paper.bottom, paper.text_width, turned))
+        if parts is None:
+            return
+        rest = parts[1]
+
+
+def _balanced(state: _State, paper: Paper, page: int, top: float) -> _Filled:
     """Fill the page; when all the text fits, use the lowest height that still holds it, so columns end level."""
-    full = _fill(state, page, top, top - BOTTOM)
-    if full.state.queue or full.state.column_floats:
+    full = _fill(state, paper, page, top, top - paper.bottom)
+    if paper.columns == 1 or full.state.queue or full.state.column_floats:
         return full
     height = 60.0
-    while height < top - BOTTOM:
-        trial = _fill(state, page, top, height)
+    while height < top - paper.bottom:
+        trial = _fill(state, paper, page, top, height)
         if not trial.state.queue and not trial.state.column_floats:
             return trial
         height += 6.0
     return full
 
 
-def _fill(state: _State, page: int, top: float, height: float) -> _Filled:
-    queue, waiting, wide = list(state.queue), list(state.column_floats), list(state.page_floats)
+class _Column:
+    """One column while it is filled: how far text has come, and what its footnotes take at the foot of the page."""
+
+    def __init__(self, page: int, x: float, paper: Paper, top: float, height: float) -> None:
+        self._page, self._x, self._paper = page, x, paper
+        self.top, self.y, self.height = top, top, height
+        self.after_float = False
+        self.placed: list[Placed] = []
+        self._notes: list[Note] = []
+
+    def gap(self, item: Item) -> float:
+        """Space between what stands above and ``item``."""
+        if self.y == self.top:
+            return 0.0
+        return _AROUND_FLOAT if item.floating or self.after_float else item.before
+
+    def room(self, item: Item) -> float:
+        """Points that ``item`` may take, its footnotes set already."""
+        notes = self._notes_height([*self._notes, *item.notes])
+        return self.y - self.gap(item) - max(self.top - self.height, self._paper.bottom + notes)
+
+    def put(self, item: Item, before: float) -> None:
+        """Place an item below what stands."""
+        self.y -= before
+        for number, flowable in enumerate(item.flowables):
+            self.y -= flowable.wrap(item.width, _HIGH)[1] + (INSIDE if number else 0.0)
+            self.placed.append(Placed(self._page, self._x, self.y, item.width, flowable))
+        self._notes += item.notes
+        self.after_float = item.floating
+
+    def close(self) -> float:
+        """Place the footnotes; returns their upper edge."""
+        edge = y = self._paper.bottom + self._notes_height(self._notes)
+        for flowable in [NoteRule(), *(note.text for note in self._notes)] if self._notes else []:
+            y -= flowable.wrap(self._paper.column, _HIGH)[1]
+            self.placed.append(Placed(self._page, self._x, y, self._paper.column, flowable))
+        return edge
+
+    def _notes_height(self, notes: list[Note]) -> float:
+        if not notes:
+            return 0.0
+        width = self._paper.column
+        return float(NoteRule().wrap(width, 0)[1]) + sum(note.height(width) for note in notes)
+
+
+def _fill(state: _State, paper: Paper, page: int, top: float, height: float) -> _Filled:
+    queue, waiting = list(state.queue), list(state.column_floats)
+    wide, turned = list(state.page_floats), list(state.turned)
     placed: list[Placed] = []
     anchors: list[str] = []
-    lowest = top
+    lowest, foot = top, paper.bottom
+    # A height below the full one is a trial of level columns, in which no table is to break.
+    may_break = height == top - paper.bottom
+    for number in range(paper.columns):
+        column = _Column(page, paper.column_left(number), paper, top, height)
+        last = number == paper.columns - 1
 
-    def put(item: _Item, x: float, y: float, before: float) -> float:
-        nonlocal lowest
-        y -= before
-        for number, flowable in enumerate(item.flowables):
-            y -= flowable.wrap(item.width, PAGE_HEIGHT)[1] + (_INSIDE_FLOAT if number else 0.0)
-            placed.append(Placed(page, x, y, item.width, flowable))
-        if item.anchor:
-            anchors.append(item.anchor)
-        lowest = min(lowest, y)
-        return y
-
-    for column in (0, 1):
-        x = MARGIN + column * (COLUMN + GUTTER)
-        floor, y, after_float = top - height, top, False
-
-        def gap(item: _Item, y: float = 0.0, after_float: bool = False) -> float:
-            if y == top:
-                return 0.0
-            return _AROUND_FLOAT if item.floating or after_float else item.before
+        def put(item: Item, before: float | None = None, column: _Column = column) -> None:
+            column.put(item, column.gap(item) if before is None else before)
+            if item.anchor:
+                anchors.append(item.anchor)
 
         while True:
-            if waiting and (y == top or not queue) and waiting[0].height + gap(waiting[0], y) <= y - floor:
-                y = put(waiting[0], x, y, gap(waiting[0], y))
-                waiting.pop(0)
-                after_float = True
-                continue
+            if waiting and (column.y == top or not queue):
+                if waiting[0].height <= column.room(waiting[0]):
+                    put(waiting.pop(0))
+                    continue
+                parts = waiting[0].broken(column.room(waiting[0])) if may_break else None
+                if parts:
+                    put(parts[0])
+                    waiting[0] = parts[1]
+                    break
             if not queue:
                 break
             item = queue[0]
-            before = gap(item, y, after_float)
-            room = y - floor - before
+            room = column.room(item)
             if item.floating:
                 queue.pop(0)
-                if item.width > COLUMN:
+                if item.turned:
+                    turned.append(item)
+                elif item.width > paper.column:
                     wide.append(item)
                 elif not waiting and item.height <= room:
-                    y, after_float = put(item, x, y, before), True
+                    put(item)
+                elif not waiting and may_break and (parts := item.broken(room)):
+                    put(parts[0])
+                    waiting.append(parts[1])
+                    break
                 else:
                     waiting.append(item)
                 continue
-            if item.height + _company(queue, last_column=column == 1) <= room:
-                y, after_float = put(item, x, y, before), False
+            if item.height + _company(queue, last_column=last) <= room:
+                put(item)
                 queue.pop(0)
                 continue
-            parts = [] if item.heading else _split(item, room)
+            parts = None if item.heading else item.cut(room)
             if parts and item.anchor:
                 # An anchored paragraph stays on one page, or its page would not hold all of it.
                 busy = waiting[0].height + _AROUND_FLOAT if waiting else 0.0
-                if column == 1 or parts[1].height > height - busy:
-                    parts = []
+                if last or parts[1].height > height - busy:
+                    parts = None
             if parts:
-                put(parts[0], x, y, before)
+                put(parts[0])
                 queue[0] = parts[1]
                 break
             ahead = next((at for at, other in enumerate(queue) if other.floating), None)
-            if ahead is None or waiting or queue[ahead].width > COLUMN:
+            if ahead is None or waiting or queue[ahead].turned or queue[ahead].width > paper.column:
                 break
-            if queue[ahead].height + _AROUND_FLOAT > y - floor or y == top:
+            if queue[ahead].height > column.room(queue[ahead]) or column.y == top:
                 break
             # The next float closes a gap that the text cannot fill.
-            y, after_float = put(queue.pop(ahead), x, y, _AROUND_FLOAT), True
-    return _Filled(_State(tuple(queue), tuple(waiting), tuple(wide)), placed, anchors, lowest)
+            put(queue.pop(ahead), _AROUND_FLOAT)
+        lowest, foot = min(lowest, column.y), max(foot, column.close())
+        placed += column.placed
+    left = _State(tuple(queue), tuple(waiting), tuple(wide), tuple(turned))
+    return _Filled(left, placed, anchors, lowest, foot)
 
 
-def _company(queue: list[_Item], *, last_column: bool) -> float:
+def _company(queue: list[Item], *, last_column: bool) -> float:
     """Room that the first item wants below it: a heading takes the start of its text along (points)."""
     if not queue[0].heading:
         return 0.0
@@ -274,45 +318,3 @@ def _company(queue: list[_Item], *, last_column: bool) -> float:
     if follower.heading or (follower.anchor and last_column):
         return follower.height + follower.before
     return _AFTER_HEADING
-
-
-def _split(item: _Item, room: float) -> list[_Item]:
-    """The part of a paragraph that fits ``room`` and the rest; empty when too little would fit."""
-    if room <= 0:
-        return []
-    parts = item.flowables[0].split(item.width, room)
-    if len(parts) != 2:
-        return []
-    return [replace(item, flowables=(parts[0],)), replace(item, flowables=(parts[1],), anchor="", before=0.0)]
-
-
-def write_pdf(layout: Layout, path: Path) -> None:
-    """Draw a layout to ``path``; the same layout gives the same bytes."""
-    head = layout.source.head
-    canvas = Canvas(str(path), pagesize=(PAGE_WIDTH, PAGE_HEIGHT), invariant=1, pageCompression=1)
-    canvas.setTitle(plain(head.title))
-    canvas.setAuthor(JOURNAL)
-    canvas.setSubject(NOTICE)
-    canvas.setKeywords(list(head.keywords))
-    for page in range(1, layout.pages + 1):
-        _running_lines(canvas, head.running, page, layout.pages)
-        for item in layout.placed:
-            if item.page == page:
-                item.flowable.wrapOn(canvas, item.width, PAGE_HEIGHT)
-                item.flowable.drawOn(canvas, item.x, item.y)
-        canvas.showPage()
-    canvas.save()
-
-
-def _running_lines(canvas: Canvas, running: str, page: int, pages: int) -> None:
-    canvas.setFillColor(HexColor("#4a5661"))
-    canvas.setStrokeColor(HexColor("#9aa5b1"))
-    canvas.setLineWidth(0.4)
-    canvas.setFont(SANS, 7.4)
-    left, right = MARGIN, PAGE_WIDTH - MARGIN
-    canvas.drawString(left, PAGE_HEIGHT - 12.5 * mm, JOURNAL)
-    canvas.drawRightString(right, PAGE_HEIGHT - 12.5 * mm, running)
-    canvas.line(left, PAGE_HEIGHT - 14 * mm, right, PAGE_HEIGHT - 14 * mm)
-    canvas.line(left, 13.5 * mm, right, 13.5 * mm)
-    canvas.drawString(left, 10 * mm, NOTICE)
-    canvas.drawRightString(right, 10 * mm, f"{page} of {pages}")

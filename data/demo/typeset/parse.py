@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from medvrag_core.errors import InputError
 from medvrag_core.records import Record, describe_validation_error
+from typeset.figure_kinds import AnyFigure, Number, Span, read_figure
 from typeset.fonts import unprintable
-
-Span = Literal["column", "page"]
-Number = float
 
 _ANCHOR = re.compile(r"^\[#([a-z0-9][a-z0-9-]*)\]\s*")
 _FENCE = re.compile(r"^```(\w+)\s*$")
 # Prose keys whose plain value may hold ": ", which YAML would read as a nested mapping.
-_PROSE = re.compile(r"^(\s*(?:- )?)(title|running|caption|note|question|rationale):\s+([^\s\"'>|\[{].*?)\s*$")
+_PROSE = re.compile(
+    r"^(\s*(?:- )?)(title|running|caption|note|question|rationale|x_label|y_label|unanswerable|bridge)"
+    r":\s+([^\s\"'>|\[{].*?)\s*$"
+)
 
 
 class Paragraph(Record):
@@ -33,7 +34,10 @@ class Paragraph(Record):
 
 
 class TableBlock(Record):
-    """A table; ``number`` is given by the order in the article."""
+    """A table; ``number`` is given by the order in the article.
+
+    One that is turned (``rotate``) has a page of its own; a long one (``breaks``) may run over columns and pages.
+    """
 
     anchor: str
     caption: str
@@ -42,74 +46,12 @@ class TableBlock(Record):
     widths: tuple[Number, ...] = ()
     span: Span = "column"
     note: str = ""
+    rotate: bool = False
+    breaks: bool = False
     number: int = 0
 
 
-class _Figure(Record):
-    """What all kinds of figure share."""
-
-    anchor: str
-    caption: str
-    raster: bool = False
-    span: Span = "column"
-    number: int = 0
-
-
-class Flowchart(_Figure):
-    """Boxes joined by arrows; an edge is ``(from, to)`` or ``(from, to, label)``."""
-
-    kind: Literal["flowchart"]
-    nodes: dict[str, str] = Field(min_length=2)
-    edges: tuple[Annotated[tuple[str, ...], Field(min_length=2, max_length=3)], ...] = Field(min_length=1)
-    shape: dict[str, Literal["process", "decision", "terminal"]] = Field(default_factory=dict)
-
-
-class Bars(_Figure):
-    """Grouped bars; every series has one value for each label of ``x``."""
-
-    kind: Literal["bars"]
-    x: tuple[str, ...] = Field(min_length=1)
-    series: dict[str, tuple[Number, ...]] = Field(min_length=1)
-    unit: str = ""
-    y_label: str = ""
-    x_label: str = ""
-
-
-class Curve(_Figure):
-    """Lines through points, with labeled marks."""
-
-    kind: Literal["curve"]
-    x_label: str
-    y_label: str
-    lines: dict[str, Annotated[tuple[tuple[Number, Number], ...], Field(min_length=2)]] = Field(min_length=1)
-    log_y: bool = False
-    marks: tuple[tuple[Number, Number, str], ...] = ()
-
-
-class Timeline(_Figure):
-    """Dated events in order."""
-
-    kind: Literal["timeline"]
-    events: tuple[tuple[str, str], ...] = Field(min_length=2)
-
-
-class Panel(Record):
-    """One box of a panels figure."""
-
-    title: str
-    lines: tuple[str, ...]
-
-
-class Panels(_Figure):
-    """Titled boxes side by side."""
-
-    kind: Literal["panels"]
-    panels: tuple[Panel, ...] = Field(min_length=2)
-
-
-FigureBlock = Annotated[Flowchart | Bars | Curve | Timeline | Panels, Field(discriminator="kind")]
-Block = Paragraph | TableBlock | Flowchart | Bars | Curve | Timeline | Panels
-_FIGURE: TypeAdapter[Flowchart | Bars | Curve | Timeline | Panels] = TypeAdapter(FigureBlock)
+Block = Paragraph | TableBlock | AnyFigure
 
 
 class Head(Record):
@@ -120,6 +62,12 @@ class Head(Record):
     running: str
     abstract: str
     keywords: tuple[str, ...] = Field(min_length=1)
+    form: Literal["review", "guideline", "trial", "cases", "protocol", "handbook"] = "review"
+    year: int | None = Field(None, ge=1900, le=2100)
+    columns: int = Field(2, ge=1, le=2)
+    paper: Literal["journal", "a4", "letter"] = "journal"
+    scanned: bool = False
+    references: tuple[str, ...] = ()
 
 
 class Source(Record):
@@ -248,9 +196,7 @@ def _fenced(kind: str, body: str, number: int, file: str) -> Block:
     data["number"] = str(number)
     try:
         if kind == "figure":
-            figure = _FIGURE.validate_python(data)
-            _check_figure(figure, where)
-            return figure
+            return read_figure(data, where)
         table = TableBlock.model_validate(data)
     except ValidationError as error:
         raise InputError(f"{where}: {describe_validation_error(error)}") from None
@@ -264,16 +210,3 @@ def _fenced(kind: str, body: str, number: int, file: str) -> Block:
     if table.widths and len(table.widths) != len(table.columns):
         raise InputError(f"{where}, field 'widths': {len(table.widths)} widths for {len(table.columns)} columns")
     return table
-
-
-def _check_figure(figure: Block, where: str) -> None:
-    if isinstance(figure, Flowchart):
-        named = {name for edge in figure.edges for name in edge[:2]} | set(figure.shape)
-        if unknown := sorted(named - set(figure.nodes)):
-            raise InputError(f"{where}, field 'edges': node '{unknown[0]}' is not among the nodes")
-    if isinstance(figure, Bars):
-        for name, values in figure.series.items():
-            if len(values) != len(figure.x):
-                raise InputError(
-                    f"{where}, field 'series': '{name}' has {len(values)} values for {len(figure.x)} labels"
-                )

@@ -33,6 +33,18 @@ HEADINGS = {
 }
 CAPTION = ParagraphStyle("caption", fontName=SANS, fontSize=8.0, leading=9.8)
 NOTE = ParagraphStyle("note", fontName=SANS, fontSize=7.0, leading=8.6, textColor=HexColor("#4a5661"))
+FOOTNOTE = ParagraphStyle("footnote", fontName=SERIF, fontSize=7.4, leading=9.0)
+REFERENCE = ParagraphStyle(
+    "reference",
+    fontName=SERIF,
+    fontSize=7.8,
+    leading=9.8,
+    leftIndent=14,
+    bulletIndent=0,
+    bulletFontName=SERIF,
+    bulletFontSize=7.8,
+    spaceBefore=2.0,
+)
 KICKER = ParagraphStyle("kicker", fontName=f"{SANS}-Bold", fontSize=8.0, leading=10.0, textColor=_ACCENT)
 TITLE = ParagraphStyle("title", fontName=f"{SANS}-Bold", fontSize=17.0, leading=20.0, spaceAfter=10.0)
 ABSTRACT = ParagraphStyle(

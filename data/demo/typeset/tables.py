@@ -80,6 +80,7 @@ def build_table(block: TableBlock, width: float, file: str) -> Any:
     return Table(
         rows,
         colWidths=widths,
+        repeatRows=1,
         style=TableStyle(
             [
                 ("VALIGN", (0, 0), (-1, -1), "TOP"),
@@ -92,6 +93,7 @@ def build_table(block: TableBlock, width: float, file: str) -> Any:
                 ("LINEBELOW", (0, 0), (-1, 0), 0.6, _RULE),
                 ("LINEBELOW", (0, 1), (-1, -2), 0.25, HexColor("#c4ced8")),
                 ("LINEBELOW", (0, -1), (-1, -1), 0.9, _RULE),
+                ("LINEBELOW", (0, "splitlast"), (-1, "splitlast"), 0.6, _RULE),
             ]
         ),
     )
