@@ -331,13 +331,11 @@ def test_faults_of_an_article(source: Path, tmp_path: Path, old: str, new: str, 
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_line_says_what_was_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_says_what_was_built(tmp_path: Path, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--source", str(source), "--out", str(tmp_path / "out")]) == 0
     assert "1 articles" in capsys.readouterr().out
     _edit(source / "questions" / "sample.yaml", "answer: B", "answer: E")
-    assert main(["--out", str(tmp_path / "out")]) == 2
+    assert main(["--source", str(source), "--out", str(tmp_path / "out")]) == 2
     assert "field 'answer'" in capsys.readouterr().err
 
 
