@@ -16,6 +16,7 @@ from typeset.draw import GREY, INK, SERIES, put_lines, text_width, wrap
 SMALL = 6.6
 SMALL_LEADING = 7.6
 GRID = HexColor("#d9dee3")
+FAINT = HexColor("#edf0f3")
 DASHES: tuple[list[float], ...] = ([], [4, 2], [1, 1.6], [6, 2, 1, 2], [2, 2], [8, 3])
 _RIGHT = 8.0
 # Sets of multiples of a power of ten, from coarse to fine.
@@ -24,6 +25,7 @@ _LOG_STEPS = (
     (1.0, 3.0),
     (1.0, 2.0, 5.0),
     (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
+    (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0),
     tuple(step / 4 for step in range(4, 40)),
 )
 
@@ -54,8 +56,23 @@ def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
 
 
 def ticks_inside(low: float, high: float, wanted: int = 5) -> list[float]:
-    """Round values from ``low`` to ``high``, none outside."""
-    return [mark for mark in ticks(low, high, wanted) if low - 1e-9 <= mark <= high + 1e-9]
+    """Round values from ``low`` to ``high``, none outside.
+
+    Examples
+    --------
+    >>> ticks_inside(3, 24, 8)
+    [5.0, 10.0, 15.0, 20.0]
+    """
+    raw = (high - low) / wanted
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
+    numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+    return [round(step * number, 10) for number in numbers]
+
+
+def halves(marks: Sequence[float]) -> tuple[float, ...]:
+    """The middles between neighboring marks."""
+    return tuple((first + second) / 2 for first, second in pairwise(marks))
 
 
 def log_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
@@ -78,12 +95,13 @@ def log_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
 
 @dataclass(frozen=True)
 class Scale:
-    """One axis: its ends and the values that are marked on it."""
+    """One axis: its ends, the values that are marked on it, and those that get a pale line only."""
 
     low: float
     high: float
     ticks: tuple[float, ...]
     log: bool = False
+    minor: tuple[float, ...] = ()
 
     @classmethod
     def around(cls, marks: Sequence[float], *, log: bool = False) -> Scale:
@@ -116,6 +134,12 @@ class Axes:
 
     def paint(self, canvas: Any, x_label: str, *, grid_x: bool = False) -> None:
         """Draw grid, axes and numbers; a number that has no room beside its neighbor is left out."""
+        canvas.setLineWidth(0.3)
+        canvas.setStrokeColor(FAINT)
+        for mark in self.y.minor:
+            canvas.line(self.left, self.at(self.x.low, mark)[1], self.right, self.at(self.x.low, mark)[1])
+        for mark in self.x.minor:
+            canvas.line(self.at(mark, self.y.low)[0], self.foot, self.at(mark, self.y.low)[0], self.foot + self.plot)
         canvas.setLineWidth(0.4)
         printed = -math.inf
         for mark in self.y.ticks:
@@ -257,6 +281,15 @@ def paint_label(canvas: Any, lines: list[str], box: Box, *, color: Any = INK) ->
     canvas.setFillColor(white)
     canvas.rect(box[0] - 1, box[1], box[2] - box[0] + 2, box[3] - box[1], stroke=0, fill=1)
     put_lines(canvas, lines, box[0], box[3], size=SMALL, leading=SMALL_LEADING, align="left", color=color)
+
+
+def paint_leader(canvas: Any, dot: Place, box: Box) -> None:
+    """Join a label to its point when it does not stand beside it."""
+    x, y = min(max(dot[0], box[0]), box[2]), min(max(dot[1], box[1]), box[3])
+    if math.hypot(x - dot[0], y - dot[1]) > 7.0:
+        canvas.setStrokeColor(GREY)
+        canvas.setLineWidth(0.4)
+        canvas.line(*dot, x, y)
 
 
 def paint_points(canvas: Any, dots: Iterable[Place], radius: float = 2.0) -> None:

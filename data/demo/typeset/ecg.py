@@ -79,7 +79,7 @@ def trace(figure: Ecg) -> list[tuple[float, float]]:
     """The lead as seconds and millivolts."""
     strip = beats(figure)
     atria = {
-        "flutter": lambda t: 0.22 * (0.5 - (t * _FLUTTER_RATE / 60) % 1.0),
+        "flutter": lambda t: 0.3 * (0.5 - (t * _FLUTTER_RATE / 60) % 1.0),
         "fibrillation": lambda t: 0.035 * (math.sin(37.7 * t) + math.sin(51.1 * t + 1.0) + math.sin(43.3 * t + 2.0)),
     }.get(figure.rhythm, lambda t: 0.0)
     samples = []
@@ -103,8 +103,9 @@ def _ventricles(time: float, figure: Ecg) -> float:
     level += _bump(time, 0.48 * qrs, 0.11 * qrs, 1.0)
     end_of_t = max(qt, qrs + 0.16)
     sigma = min(0.045, (end_of_t - qrs) / 6)
-    # Broad complexes repolarize the other way.
-    level += _bump(time, end_of_t - 2.2 * sigma, sigma, 0.28 if figure.qrs_ms < 120 else -0.3)
+    # Broad complexes repolarize the other way; T waves are low where they would hide the atria.
+    high = 0.12 if figure.rhythm in ("flutter", "fibrillation") else 0.28
+    level += _bump(time, end_of_t - 2.2 * sigma, sigma, high if figure.qrs_ms < 120 else -0.3)
     if figure.st_mm and qrs < time < end_of_t:
         rise = min((time - qrs) / 0.02, 1.0, (end_of_t - time) / (2.2 * sigma))
         level += figure.st_mm / GAIN * max(rise, 0.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reportlab.lib.colors import HexColor
-from reportlab.platypus import Flowable
+from reportlab.platypus import Flowable, TableStyle
 from reportlab.platypus import Paragraph as Text
 
 from medvrag_core.errors import InputError
@@ -17,7 +17,7 @@ from typeset.fonts import SANS, SERIF
 from typeset.markup import lift_notes, markup
 from typeset.paper import Paper
 from typeset.parse import Block, Paragraph, Source, TableBlock
-from typeset.tables import build_table
+from typeset.tables import RULE, build_table
 
 INSIDE = 3.5
 """Points between the parts of a table or figure."""
@@ -82,6 +82,7 @@ class Item:
         parts = table.split(self.width, room - caption.wrap(self.width, _HIGH)[1] - INSIDE)
         if len(parts) != 2 or len(parts[0]._cellvalues) < _LEAST_ROWS:
             return None
+        parts[0].setStyle(TableStyle([("LINEBELOW", (0, -1), (-1, -1), 0.6, RULE)]))
         again = Text(f"<b>{self.label}</b> (continued)", style.CAPTION)
         return (
             replace(self, flowables=(caption, parts[0])),

@@ -108,9 +108,11 @@ def lay_out_article(source: Source) -> Layout:
         if not state.queue and not state.column_floats:
             # A wide float left at the end goes below the last text when there is room.
             state, _ = _place_page_floats(layout, state, filled.lowest - _AROUND_FLOAT, filled.foot)
-        for item in state.turned:
-            _place_turned(layout, item)
-        state = replace(state, turned=())
+        if not state.page_floats:
+            # Wide tables and figures that came before a turned one go before it.
+            for item in state.turned:
+                _place_turned(layout, item)
+            state = replace(state, turned=())
     return layout
 
 
@@ -196,7 +198,7 @@ class _Column:
     def __init__(self, page: int, x: float, paper: Paper, top: float, height: float) -> None:
         self._page, self._x, self._paper = page, x, paper
         self.top, self.y, self.height = top, top, height
-        self.after_float = False
+        self.after_float = self.has_text = False
         self.placed: list[Placed] = []
         self._notes: list[Note] = []
 
@@ -219,6 +221,7 @@ class _Column:
             self.placed.append(Placed(self._page, self._x, self.y, item.width, flowable))
         self._notes += item.notes
         self.after_float = item.floating
+        self.has_text |= not item.floating
 
     def close(self) -> float:
         """Place the footnotes; returns their upper edge."""
@@ -253,7 +256,9 @@ def _fill(state: _State, paper: Paper, page: int, top: float, height: float) -> 
                 anchors.append(item.anchor)
 
         while True:
-            if waiting and (column.y == top or not queue):
+            # One column takes all floats that wait; of two, each takes one, so that text stays near.
+            at_top = column.y == top or (paper.columns == 1 and column.after_float and not column.has_text)
+            if waiting and (at_top or not queue):
                 if waiting[0].height <= column.room(waiting[0]):
                     put(waiting.pop(0))
                     continue

@@ -14,6 +14,7 @@ from medvrag_core.errors import InputError
 from medvrag_core.records import Record, describe_validation_error
 from typeset.figure_kinds import AnyFigure, Number, Span, read_figure
 from typeset.fonts import unprintable
+from typeset.markup import lift_notes
 
 _ANCHOR = re.compile(r"^\[#([a-z0-9][a-z0-9-]*)\]\s*")
 _FENCE = re.compile(r"^```(\w+)\s*$")
@@ -123,7 +124,18 @@ def read_article(path: Path) -> Source:
         raise InputError(f"{path.name}, front matter: field 'id' is '{head.id}'", way_out=f"write id: {path.stem}")
     blocks = tuple(_blocks(parts[2].split("\n"), path.name))
     _check_anchors(blocks, path.name)
+    if any("^[" in text for text in (parts[1], *map(_text_without_notes, blocks))):
+        raise InputError(
+            f"{path.name}: a footnote ^[...] stands outside of paragraphs and bullets, or has no end",
+            way_out="move it into a paragraph; a note cannot hold the sign ]",
+        )
     return Source(file=path.name, head=head, blocks=blocks)
+
+
+def _text_without_notes(block: Block) -> str:
+    if isinstance(block, Paragraph) and block.role != "heading":
+        return lift_notes(block.text, 1)[0]
+    return block.model_dump_json()
 
 
 def _check_anchors(blocks: tuple[Block, ...], file: str) -> None:

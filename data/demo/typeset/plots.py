@@ -9,15 +9,18 @@ from reportlab.lib.colors import HexColor
 
 from medvrag_core.errors import InputError
 from typeset.axes import (
+    FAINT,
     GRID,
     SMALL,
     Axes,
     Labels,
     Place,
     Scale,
+    halves,
     log_ticks,
     number_text,
     paint_label,
+    paint_leader,
     paint_legend,
     paint_points,
     pen,
@@ -41,19 +44,22 @@ class SurvivalArt:
         self.names = list(figure.arms)
         self.legend = legend(self.names, width)
         self.title = wrap(figure.y_label, width)
-        self.risk = LEADING * (1 + len(figure.at_risk)) + 4 if figure.at_risk else 0.0
         last = max(time for points in figure.arms.values() for time, _ in points)
         wanted = 10 if width > 250 else 6
         marks = figure.times or ticks(0, max(last, *figure.times) if figure.times else last, wanted)
         x = Scale(0.0, max(last, *marks), tuple(marks))
         y = Scale.around(ticks(0, 1, 10))
-        foot = _AXIS_FOOT + self.risk
-        self.axes = Axes(x, y, width=width, plot=150.0 if width > 250 else 130.0, foot=foot)
+        self.axes = Axes(x, y, width=width, plot=150.0 if width > 250 else 130.0, foot=_AXIS_FOOT)
+        self.names_at_risk: list[list[str]] = []
         if figure.at_risk:
             # The first column of numbers is centered under time zero, names stand to the left of it.
-            names = max(text_width(name, SMALL) for name in figure.at_risk)
+            names = min(max(text_width(name, SMALL) for name in figure.at_risk), width * 0.33)
+            names = max(names, *(longest_word(name, SMALL) for name in figure.at_risk))
+            self.names_at_risk = [wrap(name, names, SMALL) for name in figure.at_risk]
             first = max(text_width(str(numbers[0]), SMALL) for numbers in figure.at_risk.values()) / 2
-            self.axes.left = max(self.axes.left, min(names + first + 6, width * 0.4))
+            self.axes.left = max(self.axes.left, names + first + 4)
+            self.risk = LEADING * (1 + sum(map(len, self.names_at_risk))) + 4
+            self.axes.foot += self.risk
         self.height = self.axes.plot + self.axes.foot + LEADING * (len(self.legend) + len(self.title)) + 8
 
     def paint(self, canvas: Any) -> None:
@@ -70,19 +76,20 @@ class SurvivalArt:
                 steps.append((time, share))
             self.axes.path(canvas, steps)
         canvas.setDash([])
+        if self.figure.at_risk:
+            self._paint_at_risk(canvas)
+
+    def _paint_at_risk(self, canvas: Any) -> None:
         top = self.risk
-        if not top:
-            return
         put_lines(canvas, ["Number at risk"], 0, top, size=SMALL, align="left", bold=True)
-        for name, numbers in self.figure.at_risk.items():
-            top -= LEADING
+        top -= LEADING
+        for (name, numbers), lines in zip(self.figure.at_risk.items(), self.names_at_risk, strict=True):
             color = SERIES[self.names.index(name) % len(SERIES)]
-            room = self.axes.left - 4
-            shown = name if text_width(name, SMALL) <= room else wrap(name, room, SMALL)[0]
-            put_lines(canvas, [shown], 0, top, size=SMALL, align="left", color=color)
+            put_lines(canvas, lines, 0, top, size=SMALL, align="left", color=color)
             for time, count in zip(self.figure.times, numbers, strict=True):
                 x, _ = self.axes.at(time, 0.0)
                 put_lines(canvas, [str(count)], x, top, size=SMALL)
+            top -= LEADING * len(lines)
 
 
 class NomogramArt:
@@ -95,9 +102,10 @@ class NomogramArt:
         self.legend = legend(self.names, width)
         self.title = wrap(figure.y_label, width)
         wide = width > 250
+        x_ticks = ticks_inside(*figure.x, 12 if wide else 8)
         y_ticks = log_ticks(*figure.y, 8) if figure.log_y else ticks_inside(*figure.y, 10)
-        x = Scale(*figure.x, tuple(ticks_inside(*figure.x, 12 if wide else 8)))
-        y = Scale(*figure.y, tuple(y_ticks), figure.log_y)
+        x = Scale(*figure.x, tuple(x_ticks), minor=halves(x_ticks))
+        y = Scale(*figure.y, tuple(y_ticks), figure.log_y, minor=() if figure.log_y else halves(y_ticks))
         self.axes = Axes(x, y, width=width, plot=210.0 if wide else 165.0, foot=_AXIS_FOOT)
         self.height = self.axes.plot + self.axes.foot + LEADING * (len(self.legend) + len(self.title)) + 8
         lines = [[self.axes.at(*point) for point in line] for line in figure.lines.values()]
@@ -118,9 +126,7 @@ class NomogramArt:
         canvas.setDash([])
         for zone in self.zones:
             paint_label(canvas, *zone, color=_ZONE)
-        for label in self.labels:
-            paint_label(canvas, *label)
-        paint_points(canvas, self.dots)
+        _paint_marks(canvas, self.dots, self.labels)
 
 
 class GrowthArt:
@@ -133,8 +139,10 @@ class GrowthArt:
         wide = width > 250
         every = [point for line in figure.curves.values() for point in line] + [(x, y) for x, y, _ in figure.points]
         xs, ys = [x for x, _ in every], [y for _, y in every]
-        x = Scale.around(ticks(min(xs), max(xs), 12 if wide else 8))
-        y = Scale.around(ticks(min(ys), max(ys), 10))
+        x_ticks = ticks_inside(min(xs), max(xs), 12 if wide else 8)
+        y_ticks = ticks(min(ys), max(ys), 10)
+        x = Scale(min(xs), max(xs), tuple(x_ticks), minor=halves(x_ticks))
+        y = Scale(y_ticks[0], y_ticks[-1], tuple(y_ticks), minor=halves(y_ticks))
         names = max(text_width(name, SMALL) for name in figure.curves)
         self.axes = Axes(x, y, width=width, plot=230.0 if wide else 170.0, foot=_AXIS_FOOT, right=names + 5)
         self.height = self.axes.plot + self.axes.foot + LEADING * len(self.title) + 8
@@ -156,13 +164,18 @@ class GrowthArt:
                 canvas.setLineWidth(0.3)
                 canvas.line(last[0], last[1], self.axes.right + 2, end)
             put_lines(canvas, [name], self.axes.right + 3, end + SMALL / 2, size=SMALL, align="left", color=LINE)
-        for label in self.labels:
-            paint_label(canvas, *label)
-        paint_points(canvas, self.dots, 2.4)
+        _paint_marks(canvas, self.dots, self.labels)
 
 
 def _place_marks(labels: Labels, dots: list[Place], marks: tuple[Mark, ...]) -> list[Any]:
     return [labels.place(x, y, text) for (x, y), (_, _, text) in zip(dots, marks, strict=True)]
+
+
+def _paint_marks(canvas: Any, dots: list[Place], labels: list[Any]) -> None:
+    for dot, label in zip(dots, labels, strict=True):
+        paint_leader(canvas, dot, label[1])
+        paint_label(canvas, *label)
+    paint_points(canvas, dots)
 
 
 def _spread(ends: list[Place], gap: float) -> list[float]:
@@ -228,6 +241,9 @@ class ForestArt:
     def _paint_axis(self, canvas: Any, top: float) -> None:
         canvas.setLineWidth(0.4)
         printed = 0.0
+        canvas.setStrokeColor(FAINT)
+        for mark in halves(self.scale.ticks) if self.hidden else ():
+            canvas.line(self._x(mark), self.foot, self._x(mark), top)
         for mark in self.scale.ticks:
             x, text = self._x(mark), number_text(mark)
             canvas.setStrokeColor(GRID)

@@ -17,7 +17,7 @@ from typeset.parse import TableBlock
 
 _PAD = 3.0
 _SIZES = (7.6, 7.2, 6.8)
-_RULE = HexColor("#34607f")
+RULE = HexColor("#34607f")
 
 
 def column_widths(block: TableBlock, width: float, size: float) -> list[float] | None:
@@ -89,11 +89,10 @@ def build_table(block: TableBlock, width: float, file: str) -> Any:
                 ("TOPPADDING", (0, 0), (-1, -1), 1.8),
                 ("BOTTOMPADDING", (0, 0), (-1, -1), 2.4),
                 ("BACKGROUND", (0, 0), (-1, 0), HexColor("#e6eef5")),
-                ("LINEABOVE", (0, 0), (-1, 0), 0.9, _RULE),
-                ("LINEBELOW", (0, 0), (-1, 0), 0.6, _RULE),
+                ("LINEABOVE", (0, 0), (-1, 0), 0.9, RULE),
+                ("LINEBELOW", (0, 0), (-1, 0), 0.6, RULE),
                 ("LINEBELOW", (0, 1), (-1, -2), 0.25, HexColor("#c4ced8")),
-                ("LINEBELOW", (0, -1), (-1, -1), 0.9, _RULE),
-                ("LINEBELOW", (0, "splitlast"), (-1, "splitlast"), 0.6, _RULE),
+                ("LINEBELOW", (0, -1), (-1, -1), 0.9, RULE),
             ]
         ),
     )

@@ -38,14 +38,17 @@ class TreeArt:
     def __init__(self, figure: Tree, width: float) -> None:
         self.figure = figure
         self.width = width
+        self.label_width = 58.0 if width < 250 else 84.0
         self.root = self._node(next(iter(figure.nodes)), 0, "")
         self.layers = self._by_layer()
         gaps = [
             max((text_width(line, SMALL) for node in layer for line in node.label), default=0.0) + _TRUNK + _HEAD + 6
             for layer in self.layers[1:]
         ]
-        self.gaps = [0.0, *gaps]
         self.widths = self._box_widths(width - sum(gaps))
+        # What the boxes leave free makes the branches longer, within reason.
+        slack = (width - sum(self.widths) - sum(gaps)) / max(len(gaps), 1)
+        self.gaps = [0.0, *(gap + min(slack, 30.0) for gap in gaps)]
         for layer, box in zip(self.layers, self.widths, strict=True):
             for node in layer:
                 node.lines = wrap(figure.nodes[node.name], box - 2 * _PAD)
@@ -54,7 +57,7 @@ class TreeArt:
         self._center(self.root)
 
     def _node(self, name: str, layer: int, label: str) -> _Node:
-        node = _Node(name, layer, wrap(label, 58, SMALL) if label else [])
+        node = _Node(name, layer, wrap(label, self.label_width, SMALL) if label else [])
         node.children = [
             self._node(edge[1], layer + 1, edge[2] if len(edge) == 3 else "")
             for edge in self.figure.edges
