@@ -99,16 +99,25 @@ class CodedPages:
                 room -= last - first
                 first = last
 
-        def do(load: list[tuple[int, int, int]]) -> None:
-            for piece in load:
-                work(*piece)
+        left = iter(loads)
 
-        for done in [self._pool.submit(do, load) for load in loads]:
-            done.result()
+        def work_off() -> None:
+            for load in left:  # Threads share the iterator: each load is given out once.
+                for piece in load:
+                    work(*piece)
+
+        # This thread works too, so that none is waited for before the first page is scored.
+        others = [self._pool.submit(work_off) for _ in range(threads - 1)]
+        try:
+            work_off()
+        finally:
+            for other in others:
+                if not other.cancel():
+                    other.result()
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self.threads or cores(), thread_name_prefix="stage1")
+        return ThreadPoolExecutor((self.threads or cores()) - 1, thread_name_prefix="stage1")
 
     @cached_property
     def _errors_and_norms(self) -> tuple[Scores, Scores]:

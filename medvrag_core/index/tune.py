@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ _STEPS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
 
 _RESCORED = 4
 """Pages that exact search scores by their vectors at least, for each that counts."""
+_FEWER = 1.25
+"""The same that mode ``fast`` is tried with too, where fewer are scored so than is set: to read them takes long."""
 
 
 class TunedPoint(Record):
@@ -148,4 +151,8 @@ def _grid(settings: IndexSettings, pages: int, at: int) -> list[dict[str, int]]:
     steps = _STEPS[settings.mode]
     whole = {name: pages * settings.centroids if name == "ann_neighbors" else pages for name in steps}
     sizes = [sorted({max(at, round(whole[name] * share)) for share in shares}) for name, shares in steps.items()]
-    return [dict(zip(steps, chosen, strict=True)) for chosen in itertools.product(*sizes)]
+    points = [dict(zip(steps, chosen, strict=True)) for chosen in itertools.product(*sizes)]
+    fewer = math.ceil(_FEWER * at)
+    if settings.mode == "fast":
+        points += [{**point, "rescore": fewer} for point in points if fewer < min(settings.rescore, point["shortlist"])]
+    return points

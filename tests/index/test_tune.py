@@ -22,11 +22,14 @@ from medvrag_core.index import tune as tuning
 from medvrag_core.index.build import delete_pages, open_index, write_index
 from medvrag_core.index.exact import ExactIndex
 from medvrag_core.index.manifest import read_manifest
-from medvrag_core.index.tune import Tuning, tune
+from medvrag_core.index.tune import TunedPoint, Tuning, tune
 from medvrag_core.settings import IndexSettings
 
-FAST = (10, 20, 50, 100, 200)
-"""Shortlists that are tried over 1,000 pages for the best 10."""
+FAST = (*((size, 256) for size in (10, 20, 50, 100, 200)), *((size, 13) for size in (20, 50, 100, 200)))
+"""Shortlists that are tried over 1,000 pages for the best 10, and how many of them are scored by their vectors."""
+
+
+Setting = tuple[int, int]
 
 
 class StandIn:
@@ -44,16 +47,17 @@ class StandIn:
 
 
 def tuned_on_stand_ins(
-    found: dict[int, list[int]], cost: dict[int, list[float]], recall: float, warm_up: float = 0.0
+    found: dict[Setting, list[int]], cost: dict[Setting, list[float]], recall: float, warm_up: float = 0.0
 ) -> Tuning:
-    """A tuning of mode fast, of the best 10 of 1,000 pages, by shortlist; the clock knows no other work."""
+    """A tuning of mode fast, of the best 10 of 1,000 pages, by setting; the clock knows no other work."""
     clock = [0.0]
     queries = [np.full((2, 3), number, dtype=np.float32) for number in range(len(found[FAST[0]]))]
 
     def opened(store: object, settings: IndexSettings, folder: Path) -> StandIn:
         if settings.mode == "exact":
             return StandIn(clock, [10] * len(queries), [64.0] * len(queries), warm_up)
-        return StandIn(clock, found[settings.shortlist], cost[settings.shortlist], warm_up)
+        setting = settings.shortlist, settings.rescore
+        return StandIn(clock, found[setting], cost[setting], warm_up)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tuning, "open_index", opened)
@@ -65,47 +69,52 @@ def tuned_on_stand_ins(
         return tune(unread, IndexSettings(mode="fast"), Path(), queries, recall=recall, at=10, progress=False)
 
 
-def table(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[int, list[Any]]]:
-    """A value for each of three queries at every shortlist."""
-    return st.fixed_dictionaries({size: st.lists(values, min_size=3, max_size=3) for size in FAST})
+def table(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[Setting, list[Any]]]:
+    """A value for each of three queries at every setting."""
+    return st.fixed_dictionaries({setting: st.lists(values, min_size=3, max_size=3) for setting in FAST})
+
+
+def setting_of(point: TunedPoint) -> Setting:
+    """What a point searched with; what it does not change is as set."""
+    return point.changed["shortlist"], point.changed.get("rescore", 256)
 
 
 @examples(max_examples=50, deadline=None)
 @given(table(st.integers(0, 10)), table(st.integers(1, 32)), st.integers(0, 30))
 def test_the_chosen_setting_is_the_fastest_that_reaches_the_recall(
-    found: dict[int, list[int]], cost: dict[int, list[int]], wanted: int
+    found: dict[Setting, list[int]], cost: dict[Setting, list[int]], wanted: int
 ) -> None:
-    result = tuned_on_stand_ins(found, {size: [float(c) for c in of] for size, of in cost.items()}, wanted / 30)
-    assert sorted(point.changed["shortlist"] for point in result.points) == [*FAST]
+    result = tuned_on_stand_ins(found, {setting: [float(c) for c in of] for setting, of in cost.items()}, wanted / 30)
+    assert sorted(map(setting_of, result.points)) == sorted(FAST)
     for point in result.points:
-        size = point.changed["shortlist"]
-        assert point.recall == sum(found[size]) / 30
-        assert point.lowest == pytest.approx(min(found[size]) / 10)
-        assert point.seconds == median(cost[size])
+        setting = setting_of(point)
+        assert point.recall == sum(found[setting]) / 30
+        assert point.lowest == pytest.approx(min(found[setting]) / 10)
+        assert point.seconds == median(cost[setting])
     assert [p.seconds for p in result.points] == sorted(p.seconds for p in result.points)
-    enough = [size for size in FAST if sum(found[size]) >= wanted]
+    enough = [setting for setting in FAST if sum(found[setting]) >= wanted]
     if not enough:
         assert result.chosen is None
     else:
         assert result.chosen is not None
         chosen = result.points[result.chosen]
-        assert chosen.changed["shortlist"] in enough
-        assert chosen.seconds == min(median(cost[size]) for size in enough)
+        assert setting_of(chosen) in enough
+        assert chosen.seconds == min(median(cost[setting]) for setting in enough)
 
 
 @examples(max_examples=40, deadline=None)
 @given(st.integers(1, 100), st.integers(1, 9))
 def test_a_recall_that_is_just_reached_is_reached(queries: int, of_ten: int) -> None:
     """A mean of shares such as 0.7 can come out below 0.7."""
-    found = {size: [of_ten] * queries for size in FAST}
-    result = tuned_on_stand_ins(found, {size: [1.0] * queries for size in FAST}, of_ten / 10)
+    found = {setting: [of_ten] * queries for setting in FAST}
+    result = tuned_on_stand_ins(found, {setting: [1.0] * queries for setting in FAST}, of_ten / 10)
     assert result.chosen is not None
 
 
 def test_what_only_the_first_search_takes_is_not_counted() -> None:
-    found, cost = {size: [10] for size in FAST}, {size: [float(size)] for size in FAST}
+    found, cost = {setting: [10] for setting in FAST}, {setting: [float(sum(setting))] for setting in FAST}
     result = tuned_on_stand_ins(found, cost, 0.5, warm_up=1_000.0)
-    assert (result.exact_seconds, [p.seconds for p in result.points]) == (64.0, [*map(float, FAST)])
+    assert (result.exact_seconds, [p.seconds for p in result.points]) == (64.0, sorted(map(float, map(sum, FAST))))
 
 
 # --- real searches -----------------------------------------------------------------------
@@ -146,7 +155,7 @@ def test_recall_is_that_of_exact_search_and_grows_with_the_shortlist(
     store: VectorStore, folder: Path, queries: list[np.ndarray]
 ) -> None:
     found = tune(store, settings(), folder, queries, recall=0.5, at=3, progress=False)
-    recalls = {point.changed["shortlist"]: point.recall for point in found.points}
+    recalls = {p.changed["shortlist"]: p.recall for p in found.points if "rescore" not in p.changed}
     assert sorted(recalls) == [3, 4, 10, 20, 40]
     for size, recall in recalls.items():
         assert recall == pytest.approx(recall_of(store, folder, queries, settings(shortlist=size), 3))
@@ -157,6 +166,20 @@ def test_recall_is_that_of_exact_search_and_grows_with_the_shortlist(
     assert (found.mode, found.at, found.queries, found.pages) == ("fast", 3, 20, 200)
     assert found.query_vectors == pytest.approx(np.mean([len(query) for query in queries]))
     assert Tuning.from_json(found.to_json(), source="here") == found
+
+
+def test_fewer_pages_scored_by_their_vectors_are_tried_too(
+    store: VectorStore, folder: Path, queries: list[np.ndarray]
+) -> None:
+    """Where that is fewer: not of a shortlist as short, not below what is asked for, not if fewer still are set."""
+    found = tune(store, settings(), folder, queries, at=3, progress=False)
+    fewer = {p.changed["shortlist"]: p for p in found.points if "rescore" in p.changed}
+    assert {size: point.changed["rescore"] for size, point in fewer.items()} == {10: 4, 20: 4, 40: 4}
+    for size, point in fewer.items():
+        given = settings(shortlist=size, rescore=4)
+        assert point.recall == pytest.approx(recall_of(store, folder, queries, given, 3))
+    few = tune(store, settings(rescore=4), folder, queries[:1], at=3, progress=False)
+    assert not any("rescore" in point.changed for point in few.points)
 
 
 def test_recall_is_of_the_order_by_vectors_where_few_are_scored_anew(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def query_codes(query: NDArray[np.float32], rows_at_once: int, *, zero: int) -> 
     codes = np.rint(directions / np.float32(scale)).clip(-_LARGEST, _LARGEST).astype(np.int8)
     errors = np.linalg.norm(directions - codes * np.float32(scale), axis=1).astype(np.float32)
     tiles = -(-count // rows_at_once)
-    rows = min(rows_at_once, in_fours(-(-count // tiles)))
+    rows = min(rows_at_once, in_pairs(-(-count // tiles)))
     padded = np.zeros((tiles * rows, -(-codes.shape[1] // GROUP) * GROUP), dtype=np.int8)
     padded[:, : codes.shape[1]] = codes[np.minimum(np.arange(tiles * rows), count - 1)]
     weights = np.zeros(-(-tiles * rows // LANES) * LANES, dtype=np.float32)
@@ -181,13 +181,13 @@ def query_codes(query: NDArray[np.float32], rows_at_once: int, *, zero: int) -> 
     )
 
 
-def in_fours(rows: int) -> int:
+def in_pairs(rows: int) -> int:
     """Rows of a query tile, of which the last may be repeated: kernels are compiled for each number of rows once.
 
-    >>> in_fours(13), in_fours(16)
-    (16, 16)
+    >>> in_pairs(13), in_pairs(16)
+    (14, 16)
     """
-    return -(-rows // 4) * 4
+    return -(-rows // 2) * 2
 
 
 def score_bounds(

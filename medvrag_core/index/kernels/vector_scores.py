@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medvrag_core.encoders.storage import Stored
-from medvrag_core.index.kernels.codes import in_fours
+from medvrag_core.index.kernels.codes import in_pairs
 from medvrag_core.index.kernels.machine_code import function, reads_halves
 from medvrag_core.index.kernels.text import FLOATS, LANES, Function
 from medvrag_core.index.maxsim import row_weights
@@ -49,7 +49,7 @@ def vector_scores(
     count, width = query.shape
     rest = -width % LANES
     tiles = -(-count // LANES)
-    rows = in_fours(-(-count // tiles))
+    rows = in_pairs(-(-count // tiles))
     places = np.minimum(np.arange(tiles * rows), count - 1)
     directions = np.pad((query / lengths[:, None])[places], ((0, 0), (0, rest)))
     laid = np.ascontiguousarray(directions.reshape(tiles, rows, -1, LANES).transpose(0, 2, 1, 3))
