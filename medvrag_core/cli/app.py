@@ -25,6 +25,7 @@ from medvrag_core.cli import (
     compare,
     corpus,
     cost,
+    data,
     errors,
     index,
     listings,
@@ -54,7 +55,7 @@ VERBS = {
 
 GROUPS = {
     "Runs": {"corpus": corpus.corpus, "index": index.index},
-    "Questions": {"benchmarks": benchmarks.benchmarks},
+    "Questions": {"benchmarks": benchmarks.benchmarks, "data": data.data},
     "Models": {"calls": calls.calls},
     "The paper": {"book": book.book},
 }
