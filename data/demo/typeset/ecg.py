@@ -78,18 +78,23 @@ def _train(start: float, cycle: float, end: float) -> tuple[float, ...]:
 def trace(figure: Ecg) -> list[tuple[float, float]]:
     """The lead as seconds and millivolts."""
     strip = beats(figure)
-    atria = {
-        "flutter": lambda t: 0.3 * (0.5 - (t * _FLUTTER_RATE / 60) % 1.0),
-        "fibrillation": lambda t: 0.035 * (math.sin(37.7 * t) + math.sin(51.1 * t + 1.0) + math.sin(43.3 * t + 2.0)),
-    }.get(figure.rhythm, lambda t: 0.0)
     samples = []
     for number in range(int(figure.seconds / _STEP) + 1):
         time = number * _STEP
-        level = atria(time)
+        level = _atria(time, figure.rhythm)
         level += sum(_bump(time - onset, 0.045, 0.022, 0.13) for onset in strip.p if -0.2 < time - onset < 0.3)
         level += sum(_ventricles(time - onset, figure) for onset in strip.qrs if -0.2 < time - onset < 1.2)
         samples.append((time, level))
     return samples
+
+
+def _atria(time: float, rhythm: str) -> float:
+    """What the atria write when they do not beat: saw teeth of flutter, or unrest of fibrillation."""
+    if rhythm == "flutter":
+        return 0.3 * (0.5 - (time * _FLUTTER_RATE / 60) % 1.0)
+    if rhythm == "fibrillation":
+        return 0.035 * (math.sin(37.7 * time) + math.sin(51.1 * time + 1.0) + math.sin(43.3 * time + 2.0))
+    return 0.0
 
 
 def _bump(time: float, center: float, sigma: float, height: float) -> float:

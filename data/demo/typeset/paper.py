@@ -13,8 +13,9 @@ from typeset.parse import Head
 
 JOURNAL = "MedVRAG Teaching Reviews"
 NOTICE = "Teaching material for software research, not medical advice."
-_SIZES = {"journal": (170 * mm, 240 * mm), "a4": (210 * mm, 297 * mm), "letter": (215.9 * mm, 279.4 * mm)}
-_GUTTER = 6 * mm
+_MM = float(mm)
+_SIZES = {"journal": (170 * _MM, 240 * _MM), "a4": (210 * _MM, 297 * _MM), "letter": (215.9 * _MM, 279.4 * _MM)}
+_GUTTER = 6 * _MM
 
 
 @dataclass(frozen=True)
@@ -29,18 +30,18 @@ class Paper:
     @classmethod
     def of(cls, head: Head) -> Paper:
         """The paper that an article asks for; one column has wider margins, so that its lines stay readable."""
-        margin = 14 * mm if head.paper == "journal" else 18 * mm
-        return cls(*_SIZES[head.paper], margin + (8 * mm if head.columns == 1 else 0.0), head.columns)
+        margin = 14 * _MM if head.paper == "journal" else 18 * _MM
+        return cls(*_SIZES[head.paper], margin + (8 * _MM if head.columns == 1 else 0.0), head.columns)
 
     @property
     def top(self) -> float:
         """Upper edge of the text."""
-        return self.height - 19 * mm
+        return self.height - 19 * _MM
 
     @property
     def bottom(self) -> float:
         """Lower edge of the text."""
-        return float(17 * mm)
+        return 17 * _MM
 
     @property
     def text_width(self) -> float:
@@ -64,9 +65,9 @@ def running_lines(canvas: Canvas, paper: Paper, head: Head, page: int, pages: in
     canvas.setLineWidth(0.4)
     canvas.setFont(SANS, 7.4)
     left, right = paper.margin, paper.width - paper.margin
-    canvas.drawString(left, paper.height - 12.5 * mm, f"{JOURNAL} {head.year}" if head.year else JOURNAL)
-    canvas.drawRightString(right, paper.height - 12.5 * mm, head.running)
-    canvas.line(left, paper.height - 14 * mm, right, paper.height - 14 * mm)
-    canvas.line(left, 13.5 * mm, right, 13.5 * mm)
-    canvas.drawString(left, 10 * mm, NOTICE)
-    canvas.drawRightString(right, 10 * mm, f"{page} of {pages}")
+    canvas.drawString(left, paper.height - 12.5 * _MM, f"{JOURNAL} {head.year}" if head.year else JOURNAL)
+    canvas.drawRightString(right, paper.height - 12.5 * _MM, head.running)
+    canvas.line(left, paper.height - 14 * _MM, right, paper.height - 14 * _MM)
+    canvas.line(left, 13.5 * _MM, right, 13.5 * _MM)
+    canvas.drawString(left, 10 * _MM, NOTICE)
+    canvas.drawRightString(right, 10 * _MM, f"{page} of {pages}")
