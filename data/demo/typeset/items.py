@@ -91,8 +91,10 @@ class Item:
 
 
 def _marks(paragraph: Any) -> set[int]:
-    """Numbers of the footnotes that a paragraph refers to: its raised digits."""
-    return {int(part.text) for part in paragraph.frags if getattr(part, "rise", 0) > 0 and part.text.strip().isdigit()}
+    """Numbers of the footnotes that a part of a cut paragraph refers to: its raised digits."""
+    # The parts hold words: their widths, each followed by pairs of a style and a text.
+    pieces = [piece for word in paragraph.frags if isinstance(word, list) for piece in word[1:]]
+    return {int(text) for part, text in pieces if part.rise > 0}
 
 
 class NoteRule(Flowable):  # type: ignore[misc]
