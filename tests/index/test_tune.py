@@ -207,6 +207,7 @@ def test_mode_paper_is_tuned_in_neighbors_and_shortlist(
     found = tune(store, settings("paper"), folder, queries[:5], recall=0.5, at=2, progress=False)
     tried = {(point.changed["ann_neighbors"], point.changed["shortlist"]): point.recall for point in found.points}
     assert {*tried} == {(near, size) for near in (2, 6, 32, 160) for size in (2, 6, 20)}
+    assert len(found.points) == len(tried)
     for near, size in ((2, 2), (32, 6), (160, 20)):
         given = settings("paper", ann_neighbors=near, shortlist=size)
         assert tried[near, size] == pytest.approx(recall_of(store, folder, queries[:5], given, 2))
