@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+
 from medvrag_core.errors import ModelError
 from medvrag_core.models.outcomes import failure_kind
 from medvrag_core.reasoning.composition import Pipeline, RoundState
@@ -48,37 +50,64 @@ def run_rounds(question: Question, pipeline: Pipeline, settings: LoopSettings) -
     RunStopped
         The run cannot go on, or was asked to stop.
     """
-    rounds: list[Round] = []
-    bank, query, asked = MemoryBank(), question.question, {folded(question.question)}
-    for number in range(1, settings.max_rounds + 1):
-        state = RoundState(
-            question=question,
-            number=number,
-            must_answer=number == settings.max_rounds,
-            query=query,
-            bank=bank if settings.memory == "bank" else MemoryBank(),
-            # The bank that is not shown still says how long the history may be.
-            history=history_text(rounds, bank) if settings.memory == "history" else "",
-        )
-        try:
-            done = as_round(pipeline.run(state))
-        except ModelError as error:
-            raise RoundError(error, tuple(rounds)) from error
-        wanted, flags = done.parsed.query_update, list(done.flags)
-        if rounds and set(done.shown) == set(rounds[-1].shown):
-            flags.append("same_pages")
-        if wanted is not None and folded(wanted) in asked:
-            flags.append("query_stalled")
-        goes_on = done.parsed.label is None and wanted is not None and number < settings.max_rounds
-        if goes_on and len(bank.key_findings) + len(new_findings(bank, done.parsed.findings)) > MAX_FINDINGS:
-            flags.append("bank_full")
-        rounds.append(done.model_copy(update={"flags": tuple(dict.fromkeys(flags))}))
-        if not goes_on or wanted is None:
-            break
-        bank = remember(bank, number, done.parsed.findings, done.parsed.notes)
-        asked.add(folded(wanted))
-        query = wanted
-    return tuple(rounds)
+    progress = Progress(question, query=question.question)
+    while not progress.ended:
+        progress = next_round(progress, pipeline, settings)
+    return progress.rounds
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a question stands between two rounds.
+
+    Attributes
+    ----------
+    query : what the next round searches with
+    bank : what the finished rounds left in the memory bank
+    rounds : finished ones
+    ended : there is no next round
+    """
+
+    question: Question
+    query: str
+    bank: MemoryBank = field(default_factory=MemoryBank)
+    rounds: tuple[Round, ...] = ()
+    ended: bool = False
+
+
+def next_round(progress: Progress, pipeline: Pipeline, settings: LoopSettings) -> Progress:
+    """One round more; :func:`run_rounds` is this until it has ended, and raises the same.
+
+    A query that was put in the place of the one asked for is searched with like any other.
+    """
+    rounds, bank, number = progress.rounds, progress.bank, len(progress.rounds) + 1
+    state = RoundState(
+        question=progress.question,
+        number=number,
+        must_answer=number == settings.max_rounds,
+        query=progress.query,
+        bank=bank if settings.memory == "bank" else MemoryBank(),
+        # The bank that is not shown still says how long the history may be.
+        history=history_text(rounds, bank) if settings.memory == "history" else "",
+    )
+    try:
+        done = as_round(pipeline.run(state))
+    except ModelError as error:
+        raise RoundError(error, rounds) from error
+    wanted, flags = done.parsed.query_update, list(done.flags)
+    if rounds and set(done.shown) == set(rounds[-1].shown):
+        flags.append("same_pages")
+    asked = {folded(query) for query in (*(earlier.query for earlier in rounds), progress.query)}
+    if wanted is not None and folded(wanted) in asked:
+        flags.append("query_stalled")
+    goes_on = done.parsed.label is None and wanted is not None and number < settings.max_rounds
+    if goes_on and len(bank.key_findings) + len(new_findings(bank, done.parsed.findings)) > MAX_FINDINGS:
+        flags.append("bank_full")
+    rounds = (*rounds, done.model_copy(update={"flags": tuple(dict.fromkeys(flags))}))
+    if not goes_on or wanted is None:
+        return replace(progress, rounds=rounds, ended=True)
+    bank = remember(bank, number, done.parsed.findings, done.parsed.notes)
+    return replace(progress, query=wanted, bank=bank, rounds=rounds)
 
 
 def verdict(rounds: tuple[Round, ...]) -> ParsedReply:

@@ -151,7 +151,7 @@ def answer_one(name: str, system: System, question: Question, *, profile: str, k
         rounds = system.answer(question)
     except RoundError as error:
         rounds, failure = error.rounds, str(error)
-    outcome, label, reason = _conclusion(rounds, failure)
+    outcome, label, reason = conclusion(rounds, failure)
     return Trace(
         system=name,
         profile=profile,
@@ -166,7 +166,8 @@ def answer_one(name: str, system: System, question: Question, *, profile: str, k
     )
 
 
-def _conclusion(rounds: tuple[Round, ...], failure: str) -> tuple[Outcome, str | None, str]:
+def conclusion(rounds: tuple[Round, ...], failure: str) -> tuple[Outcome, str | None, str]:
+    """How a question ended, its label, and the reason where there is none; ``failure`` is what a model failed of."""
     if failure:
         return "error", None, failure
     said = verdict(rounds)

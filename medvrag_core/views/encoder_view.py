@@ -99,6 +99,19 @@ def query_maps(
 
     Raises InputError if the image is missing or unusable.
     """
+    return page_maps(
+        image,
+        page.boxes,
+        query_shadings(parts, words),
+        columns=("word", "forward", "backward", "share of S"),
+        title=f"{query} on {page.page_id}",
+        legend="Shade the page by",
+        labels=_patch_labels(parts, words),
+    )
+
+
+def query_shadings(parts: ScoreParts, words: Sequence[str]) -> list[PageMap]:
+    """The shadings of :func:`query_maps`: the score by patch, whatever fits best, then the m words of the query."""
     score, forward, backward = parts.score, float(parts.forward.sum()), float(parts.backward.sum())
     added, strongest = parts.of_patches, parts.page_map
     weighted = "" if parts.backward_weight == 1 else f" (weight {parts.backward_weight:g})"
@@ -116,31 +129,20 @@ def query_maps(
         values=strongest,
         scale=half_clear(strongest),
     )
-    scale = half_clear(parts.row_maps)
+    maps, halves = parts.row_maps, (parts.forward, parts.backward_of_rows)
+    scale = half_clear(maps)
     by_word = [
         PageMap(
             name=word or "␣",
-            cells=(
-                f"{parts.forward[row]:.3f}",
-                f"{parts.backward_of_rows[row]:.3f}",
-                _share(parts.of_rows[row], score),
-            ),
+            cells=(f"{halves[0][row]:.3f}", f"{halves[1][row]:.3f}", _share(halves[0][row] + halves[1][row], score)),
             note=_word_note(word, row, parts),
-            values=parts.row_maps[row],
+            values=maps[row],
             best=tuple(map(int, parts.best_patches(row))),
             scale=scale,
         )
         for row, word in enumerate(words)
     ]
-    return page_maps(
-        image,
-        page.boxes,
-        [whole, behind, *by_word],
-        columns=("word", "forward", "backward", "share of S"),
-        title=f"{query} on {page.page_id}",
-        legend="Shade the page by",
-        labels=_patch_labels(parts, words),
-    )
+    return [whole, behind, *by_word]
 
 
 def _word_note(word: str, row: int, parts: ScoreParts) -> str:

@@ -13,6 +13,7 @@ from medvrag_core.evaluation.claims.checks import check_claims
 from medvrag_core.evaluation.claims.table import load_claims
 from medvrag_core.records import RunRecord
 from medvrag_core.runs.workspace import Workspace
+from medvrag_core.views.inspector.assets import FOLDER, publish_inspector
 from medvrag_core.views.publishing.chapters import stage_of
 from medvrag_core.views.publishing.errors import BookError, ChapterFailed
 from medvrag_core.views.publishing.notebook import read_notebook, write_notebook
@@ -23,7 +24,7 @@ CHAPTERS = "chapters/"
 
 
 def stage_book(run: Path, book_source: Path, stage: Path) -> None:
-    """Fill ``stage`` with everything Jupyter Book reads: prose, chapters, generated pages, plotly.js.
+    """Fill ``stage`` with all that Jupyter Book reads: prose, chapters, generated pages, plotly.js, the inspector.
 
     Raises
     ------
@@ -44,6 +45,7 @@ def stage_book(run: Path, book_source: Path, stage: Path) -> None:
     report = check_claims(load_claims(book_source / "claims.yml"), run)
     (generated / "paper_map.md").write_text(paper_map(report), encoding="utf-8")
     _vendor_plotly(stage / "_vendor")
+    publish_inspector(run, stage / "_vendor" / FOLDER)
 
 
 def chapters_of(book_source: Path) -> list[str]:

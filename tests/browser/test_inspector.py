@@ -1,0 +1,415 @@
+"""The inspector without a kernel: made-up cases as files, opened from the disk and over http, in Chromium."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_cases import HOSTILE, QUERIES, MadeCases
+from playwright.sync_api import Browser, Locator, Page, Route, expect
+
+from medvrag_core.records import Trace
+from medvrag_core.views.inspector.assets import mount_html, publish_inspector
+from medvrag_core.views.inspector.export import export_cases
+
+pytestmark = pytest.mark.browser
+
+# Scripts and styles from files alone: nothing inline, nothing evaluated, no data: image.
+POLICY = "default-src 'none'; script-src {0}; style-src {0}; img-src {0}"
+MANY = 2_000
+
+
+def page_html(policy: str) -> str:
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}"><title>Cases</title></head>'
+        f"<body><main><h1>Cases</h1><h2>Inspector</h2>{mount_html()}</main></body></html>"
+    )
+
+
+def build_site(folder: Path, source: MadeCases) -> Path:
+    export_cases(source, folder / "run" / "inspector")
+    (folder / "site" / "_static").mkdir(parents=True)
+    publish_inspector(folder / "run", folder / "site" / "_static" / "inspector")
+    (folder / "site" / "index.html").write_text(page_html(POLICY.format("'self' file:")), encoding="utf-8")
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_site(tmp_path_factory.mktemp("site"), MadeCases(60))
+
+
+@pytest.fixture(scope="module")
+def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_site(tmp_path_factory.mktemp("hostile"), MadeCases(3, hostile=True))
+
+
+@pytest.fixture(scope="module")
+def server(site: Path) -> Iterator[str]:
+    """The same site over http."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    served = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{served.server_port}/"
+    served.shutdown()
+
+
+@dataclass
+class Visit:
+    """One tab, what it asked for, and what it complained about."""
+
+    page: Page
+    refused: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def open(self, address: str) -> Page:
+        self.page.goto(address)
+        self.page.locator(".mv-inspector .arm h5").first.wait_for()
+        return self.page
+
+    def guard(self, route: Route) -> None:
+        if route.request.url.startswith(("file:", "blob:", "http://127.0.0.1:")):
+            route.continue_()
+        else:
+            self.refused.append(route.request.url)
+            route.abort()
+
+
+@pytest.fixture
+def visit(chromium: Browser) -> Iterator[Callable[..., Visit]]:
+    contexts = []
+    made: list[Visit] = []
+
+    def start(**options: Any) -> Visit:
+        context = chromium.new_context(**({"viewport": {"width": 1400, "height": 1000}} | options))
+        contexts.append(context)
+        visit = Visit(context.new_page())
+        context.route("**/*", visit.guard)
+        visit.page.on("console", lambda said: visit.faults.append(said.text) if said.type == "error" else None)
+        visit.page.on("pageerror", lambda error: visit.faults.append(str(error)))
+        visit.page.set_default_timeout(10_000)
+        made.append(visit)
+        return visit
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert [fault for one in made for fault in one.faults] == []
+    assert [address for one in made for address in one.refused] == []
+
+
+def address(site: Path, place: str = "") -> str:
+    return (site / "index.html").as_uri() + (f"#{place}" if place else "")
+
+
+def rows(page: Page) -> Locator:
+    return page.locator(".list .row")
+
+
+def chosen_id(page: Page) -> str:
+    return page.locator(".row[aria-selected=true] .about").inner_text().split(" ")[0]
+
+
+def test_a_case_shows_all_that_is_stored_of_it(visit: Callable[..., Visit], site: Path) -> None:
+    page = visit().open(address(site, "run=one&arm=medvrag&case=q-00002&round=2"))
+    trace = MadeCases(60).trace(0, 2)
+    detail = page.locator(".detail")
+    expect(detail.locator(".question")).to_contain_text(
+        "at which dose is allopurinol started, dose [U+202E]01[U+202C] mg"
+    )
+    expect(detail.locator(".options li")).to_have_count(3)
+    expect(detail.locator(".options li.gold")).to_contain_text("100 mg")
+    expect(detail.get_by_role("tab", selected=True)).to_contain_text("Round 2")
+    expect(detail.locator(".query ins")).to_have_text(["reduced", "function"])
+    expect(detail.locator(".query del")).to_have_count(0)
+    expect(detail.locator("ol.pages li")).to_have_count(10)
+    expect(detail.locator("ol.pages li.is-gold")).to_contain_text("rank 3 → 1")
+    expect(detail.locator("ol.pages li").nth(3)).to_contain_text("not shown: its license")
+    expect(detail.locator("ul.diff li.new ins").first).to_have_text("[Round 2] Allopurinol is started low 2")
+    expect(detail.locator("ul.diff").first.locator("li:not(.new)")).to_have_text(
+        "[Round 1] Allopurinol is started low 1"
+    )
+    for name in ("Reply as written", "Prompt as sent to m (1 message)", "1 step beside the reader's"):
+        detail.get_by_text(name).click()
+    expect(detail.locator("pre", has_text="<answer>")).to_have_text(trace.rounds[1].reply.text)
+    expect(detail.locator("pre", has_text="Ask")).to_have_count(1)
+    expect(detail.locator(".arm > .meta").first).to_have_text("profile test · 3 rounds · 1.5 s · 3,627 + 96 tokens")
+    detail.get_by_role("tab", name="Round 3").click()
+    expect(detail.locator(".query ins")).to_have_text(["colchicine"])
+    expect(detail.locator(".query del")).to_have_text(["starting"])
+    expect(detail.locator(".tag", has_text="query_stalled")).to_be_visible()
+    assert "round=3" in page.url
+
+
+def test_the_filter_tells_ranks_and_who_dropped_what(visit: Callable[..., Visit], site: Path) -> None:
+    page = visit().open(address(site, "case=q-00000"))
+    round_ = MadeCases(60).trace(0, 0).rounds[0]
+    page.get_by_text("24 candidates, 18 kept, 6 dropped").click()
+    table = page.get_by_role("group", name="Candidates and the filter").locator("tbody tr")
+    told = [[cell.strip() for cell in row.locator("td,th").all_inner_texts()] for row in table.all()]
+    assert len(told) == 24
+    mapped, reduced = round_.filter.calls
+    for (before, after, _, name, score, what), hit in zip(told, round_.stage1, strict=True):
+        kept = round_.filter.kept
+        assert (int(before), name.split("\n")[0].removesuffix("gold")) == (hit.rank, hit.page_id)
+        assert float(score) == pytest.approx(hit.score, abs=6e-4)
+        assert after == (str(kept.index(hit.page_id) + 1) if hit.page_id in kept else "–")
+        if hit.page_id in round_.shown:
+            assert what == f"shown, place {round_.shown.index(hit.page_id) + 1}"
+        elif hit.page_id in kept:
+            assert what == "kept, not shown"
+        else:
+            assert what == ("dropped by reduce" if hit.page_id in mapped.kept else "dropped by map call 1")
+            assert hit.page_id not in reduced.kept
+    page.get_by_label("Candidates listed").select_option("dropped")
+    expect(table).to_have_count(6)
+    page.get_by_label("Candidates listed").select_option("moved")
+    expect(table.first).to_contain_text("▲ 2")
+
+
+def test_filters_and_search_narrow_the_list(visit: Callable[..., Visit], site: Path) -> None:
+    page = visit().open(address(site))
+    source = MadeCases(60)
+    told = page.locator(".count")
+    expect(told).to_have_text("60 of 60 cases")
+    all_rows = source.rows(0).rows
+    page.get_by_label("Outcome").select_option("wrong")
+    expect(told).to_have_text(f"{sum(not row.correct for row in all_rows)} of 60 cases")
+    page.get_by_label("Error class").select_option("misread")
+    misread = [row for row in all_rows if row.error_class == "misread"]
+    expect(told).to_have_text(f"{len(misread)} of 60 cases")
+    expect(page.locator(".detail .question")).to_contain_text(misread[0].question.split(":")[0])
+    page.get_by_role("button", name="Clear filters").click()
+    page.get_by_label("Rounds", exact=True).select_option("2")
+    page.get_by_label("Dataset").select_option("medqa")
+    expect(told).to_have_text(f"{sum(r.rounds == 2 and r.dataset == 'medqa' for r in all_rows)} of 60 cases")
+    page.get_by_role("button", name="Clear filters").click()
+    page.get_by_label("Search").fill("STARTED q-00042")
+    expect(told).to_have_text("1 of 60 cases")
+    page.get_by_label("Search").fill("nowhere")
+    expect(page.locator(".detail")).to_have_text("No case fits these filters.")
+    page.get_by_label("Search").fill("")
+    expect(page.locator(".detail .question")).to_contain_text("Question 0")
+
+
+def test_keys_go_from_case_to_case_and_round_to_round(visit: Callable[..., Visit], site: Path) -> None:
+    page = visit().open(address(site, "case=q-00001"))
+    page.locator(".detail").focus()
+    page.keyboard.press("j")
+    expect(page.locator(".row[aria-selected=true] .about")).to_contain_text("q-00002")
+    page.keyboard.press("k")
+    page.keyboard.press("k")
+    expect(page.locator(".row[aria-selected=true] .about")).to_contain_text("q-00000")
+    page.keyboard.press("k")
+    assert chosen_id(page) == "q-00000"
+    page.locator(".list").focus()
+    page.keyboard.press("End")
+    expect(page.locator(".row[aria-selected=true] .about")).to_contain_text("q-00059")
+    selected = page.locator(".list").get_attribute("aria-activedescendant")
+    assert page.locator(f"#{selected}").get_attribute("aria-posinset") == "60"
+    page.keyboard.press("ArrowUp")
+    expect(page.locator(".row[aria-selected=true] .about")).to_contain_text("q-00058")
+    page.keyboard.press("/")
+    expect(page.get_by_label("Search")).to_be_focused()
+    page.keyboard.type("jk")
+    assert page.get_by_label("Search").input_value() == "jk"
+    page.get_by_label("Search").fill("q-00002")
+    page.get_by_role("tab", name="Round 1").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="Round 2")).to_be_focused()
+    expect(page.locator(".query ins").first).to_be_visible()
+
+
+def test_two_arms_stand_side_by_side_and_a_link_opens_them_again(visit: Callable[..., Visit], site: Path) -> None:
+    page = visit().open(address(site, "run=one&arm=medvrag&case=q-00004"))
+    page.get_by_label("Beside it").select_option(
+        label=page.get_by_label("Beside it").locator("option").nth(1).inner_text()
+    )
+    expect(page.locator("article.arm")).to_have_count(2)
+    expect(page.locator("article.arm h4")).to_contain_text(["medvrag", "page_single"])
+    expect(page.locator(".row[aria-selected=true] .mark")).to_have_count(2)
+    link = page.url
+    assert "with=page_single" in link
+    other = visit().open(link)
+    expect(other.locator("article.arm h4")).to_contain_text(["medvrag", "page_single"])
+    assert chosen_id(other) == "q-00004"
+    other.get_by_label("Run", exact=True).select_option("two")
+    expect(other.locator("article.arm")).to_have_count(1)
+    assert chosen_id(other) == "q-00004", "the same question stays open in another run"
+    other.evaluate("location.hash = '#run=one&arm=page_single&case=q-00007&round=1'")
+    expect(other.locator(".row[aria-selected=true] .about")).to_contain_text("q-00007")
+    expect(other.locator("article.arm h4")).to_contain_text(["page_single"])
+
+
+def test_a_trace_is_copied_whole(visit: Callable[..., Visit], site: Path) -> None:
+    page = visit().open(address(site, "case=q-00003"))
+    page.evaluate(
+        "Object.defineProperty(navigator, 'clipboard', {value: {writeText: async text => { window.copied = text; }}})"
+    )
+    page.get_by_role("button", name="Copy trace as JSON").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert Trace.from_json(page.evaluate("window.copied")) == MadeCases(60).trace(0, 3)
+    assert "__proto__" in json.loads(page.evaluate("window.copied"))["question"]["options"]
+
+
+def test_the_viewer_zooms_shades_and_outlines(visit: Callable[..., Visit], site: Path) -> None:
+    page = visit().open(address(site, "case=q-00000"))
+    page.get_by_role("button", name="Look at page page#p3, gold page").click()
+    viewer = page.get_by_role("dialog")
+    expect(viewer.locator("h4")).to_have_text("page#p3 (1 of 9)")
+    patches = viewer.locator(".patches rect")
+    shading = MadeCases(1).maps("0" * 16).pages[2].shadings
+    names = ["None", "Whole query: the score S", "Whole query: whatever fits best", *QUERIES[0].split()]
+    expect(viewer.locator(".map > span:first-of-type")).to_have_text(names)
+    for place, one in enumerate(shading):
+        viewer.get_by_role("radio").nth(place + 1).check()
+        levels = sorted(int(digit, 16) for k, digit in enumerate(one.levels) if digit != "0" or k in one.best)
+        expect(patches).to_have_count(len(levels))
+        opacities = patches.evaluate_all("all => all.map(r => Number(r.getAttribute('fill-opacity')))")
+        assert sorted(opacities) == pytest.approx([level / 15 for level in levels], abs=0.006)
+        best = viewer.locator(".patches rect.best")
+        expect(best).to_have_attribute("x", str(3333 * (one.best[0] % 3)))
+    viewer.get_by_role("radio").first.check()
+    expect(patches).to_have_count(0)
+    viewer.get_by_label("Opacity of the heatmap").fill("20")
+    assert viewer.locator(".patches").evaluate("e => getComputedStyle(e).opacity") == "0.2"
+    expect(viewer.locator(".words")).to_be_hidden()
+    viewer.get_by_label("Boxes of words").check()
+    expect(viewer.locator(".words rect")).to_have_count(2)
+    expect(viewer.locator(".words")).to_be_visible()
+    viewer.get_by_role("button", name="Native resolution").click()
+    sheet = viewer.locator(".sheet")
+    assert sheet.bounding_box()["width"] == pytest.approx(300, abs=1)  # type: ignore[index]
+    box = viewer.locator(".words rect").first.bounding_box()
+    frame = sheet.bounding_box()
+    assert box is not None and frame is not None
+    assert (box["x"] - frame["x"]) / frame["width"] == pytest.approx(0.1, abs=0.01)
+    page.mouse.move(box["x"] + 5, box["y"] + 5)
+    expect(viewer.locator(".pointed")).to_contain_text("word “Allopurinol”")
+    viewer.locator(".area").focus()
+    page.keyboard.press("+")
+    assert sheet.bounding_box()["width"] == pytest.approx(375, abs=1)  # type: ignore[index]
+    page.keyboard.press("n")
+    expect(viewer.locator("h4")).to_have_text("page#p1 (2 of 9)")
+    expect(viewer.locator(".panel")).to_contain_text("Shown here at 300 of 600 pixels in width")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_texts_of_people_pages_and_models_are_shown_and_never_run(
+    visit: Callable[..., Visit], hostile_site: Path
+) -> None:
+    source = MadeCases(3, hostile=True)
+    page = visit().open(address(hostile_site, "arm=medvrag&round=2&case=q-00001"))
+    page.get_by_label("Beside it").select_option("1")
+    for _ in range(3):
+        for summary in page.locator(".detail summary").all():
+            summary.evaluate("e => { e.parentElement.open = true; }")
+        page.locator("ol.pages button").first.click()
+        viewer = page.get_by_role("dialog")
+        expect(viewer.locator(".map").nth(3)).to_contain_text(HOSTILE)
+        viewer.get_by_label("Boxes of words").check()
+        viewer.get_by_role("radio").nth(3).check()
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Next →").evaluate("e => e.click()")
+    text = page.locator(".detail").inner_text()
+    assert text.count(HOSTILE) > 10
+    assert HOSTILE in source.trace(0, 0).question.id
+    page.locator(".list").focus()
+    page.keyboard.press("Home")
+    expect(page.locator(".detail > .meta").first).to_contain_text(HOSTILE)
+    again = visit().open(page.url)
+    expect(again.locator(".detail > .meta").first).to_contain_text(HOSTILE)
+    for tab in (page, again):
+        assert tab.title() == "Cases"
+        assert tab.locator(".mv-inspector :is(script, svg[onload], [onerror])").count() == 0
+        assert tab.evaluate("Object.keys(Object.prototype).length") == 0
+
+
+def test_over_http_it_is_the_same_and_obeys_a_strict_policy(visit: Callable[..., Visit], server: str) -> None:
+    page = visit().open(f"{server}index.html#case=q-00005")
+    assert chosen_id(page) == "q-00005"
+    page.locator("ol.pages img").first.evaluate("e => e.decode()")
+    page.locator("ol.pages button").first.click()
+    page.get_by_role("dialog").locator(".sheet img").evaluate("e => e.decode()")
+
+
+def test_a_case_that_is_not_there_is_told(visit: Callable[..., Visit], site: Path) -> None:
+    page = visit().open(address(site, "arm=medvrag&case=q-99999"))
+    expect(page.get_by_role("status")).to_have_text("Case q-00000, 1 of 60")
+    assert chosen_id(page) == "q-00000"
+
+
+def test_without_cases_it_says_so(chromium: Browser, tmp_path: Path) -> None:
+    publish_inspector(tmp_path / "no_run", tmp_path / "_static" / "inspector")
+    (tmp_path / "index.html").write_text(page_html(POLICY.format("'self' file:")), encoding="utf-8")
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto((tmp_path / "index.html").as_uri())
+    expect(page.get_by_role("alert")).to_contain_text("catalog is not beside this page")
+    context.close()
+
+
+@pytest.mark.slow
+def test_with_thousands_of_cases_the_list_is_a_screenful_and_a_case_opens_at_once(
+    visit: Callable[..., Visit], tmp_path: Path
+) -> None:
+    source = MadeCases(MANY, candidates=200)
+    page = visit().open(address(build_site(tmp_path, source)))
+    expect(page.locator(".count")).to_have_text(f"{MANY:,} of {MANY:,} cases")
+    assert rows(page).count() < 40
+    page.locator(".list").focus()
+    page.keyboard.press("End")
+    expect(page.locator(".row[aria-selected=true] .about")).to_contain_text(f"q-{MANY - 1:05d}")
+    assert rows(page).count() < 40
+    # From the key to the case on the screen, its file loaded from the disk; told, not judged: machines differ.
+    opened = page.evaluate(
+        """async () => {
+          const list = document.querySelector('.list');
+          const head = () => document.querySelector('.detail .question').textContent;
+          const took = [];
+          for (let k = 0; k < 30; k++) {
+            const before = head(), start = performance.now();
+            list.dispatchEvent(new KeyboardEvent('keydown', {key: k % 2 ? 'ArrowUp' : 'PageUp', bubbles: true}));
+            while (head() === before) await new Promise(requestAnimationFrame);
+            took.push(performance.now() - start);
+          }
+          return took.sort((a, b) => a - b);
+        }"""
+    )
+    print(f"\nopening a case of {MANY:,}: median {opened[15]:.1f} ms, slowest of 30 {opened[-1]:.1f} ms")
+    assert page.evaluate("document.querySelectorAll('*').length") < 2_000
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+def test_it_fits_and_can_be_read_in_every_look(
+    visit: Callable[..., Visit], site: Path, tmp_path: Path, look: str
+) -> None:
+    options: dict[str, Any] = {
+        "light": {},
+        "dark": {"color_scheme": "dark"},
+        "phone": {"viewport": {"width": 390, "height": 844}},
+    }[look]
+    page = visit(**options).open(address(site, "case=q-00002&round=2&with=page_single"))
+    page.screenshot(path=str(tmp_path / f"inspector-{look}.png"), full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "scrolls sideways"
+    style = "e => [getComputedStyle(e).backgroundColor, getComputedStyle(e).color]"
+    back, ink = page.locator(".mv-inspector").evaluate(style)
+    bright = [sum(map(int, color.removeprefix("rgb(").removesuffix(")").split(", "))) for color in (back, ink)]
+    assert (bright[0] < bright[1]) == (look == "dark")
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    assert page.locator(".mv-inspector").evaluate(style)[0] == "rgb(26, 30, 35)"
+    for image in page.locator(".mv-inspector img").all():
+        assert image.get_attribute("alt") is not None
