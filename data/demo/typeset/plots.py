@@ -48,7 +48,9 @@ class SurvivalArt:
         wanted = 10 if width > 250 else 6
         marks = figure.times or ticks(0, max(last, *figure.times) if figure.times else last, wanted)
         x = Scale(0.0, max(last, *marks), tuple(marks))
-        y = Scale.around(ticks(0, 1, 10))
+        least = min(share for points in figure.arms.values() for _, share in points)
+        # Where few have events, the curves could not be told apart on an axis from zero.
+        y = Scale.around(ticks(0 if least < 0.6 else least - 0.05, 1, 10))
         self.axes = Axes(x, y, width=width, plot=150.0 if width > 250 else 130.0, foot=_AXIS_FOOT)
         self.names_at_risk: list[list[str]] = []
         if figure.at_risk:
