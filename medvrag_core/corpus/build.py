@@ -178,8 +178,9 @@ def write_pages(folder: Path, pages: Sequence[RenderedPage]) -> None:
     """Write pages with their layouts where :class:`~medvrag_core.corpus.store.CorpusStore` looks for them."""
     stored = [StoredPage(page=p.page, image_sha256=p.image_sha256) for p in pages]
     (folder / "pages.jsonl").write_text(_lines(stored), encoding="utf-8")
-    # mtime 0: the same pages give the same bytes.
-    (folder / "layouts.jsonl.gz").write_bytes(gzip.compress(_lines([p.layout for p in pages]).encode(), mtime=0))
+    layouts = _lines([p.layout for p in pages]).encode()
+    # mtime 0: the same pages give the same bytes. Level 9, the default, takes far longer than 6 for hardly less.
+    (folder / "layouts.jsonl.gz").write_bytes(gzip.compress(layouts, compresslevel=6, mtime=0))
 
 
 def read_stored_pages(home: Path) -> list[StoredPage]:

@@ -13,6 +13,9 @@ from medvrag_core.corpus.lines import PageLines, Rectangle
 from medvrag_core.corpus.opened import OpenedDocument, OpenedPage, RefusedError
 from medvrag_core.corpus.textlayer import read_text_layer
 
+_PAGES_A_STORE = 8
+"""Pages after which MuPDF's store (decoded fonts and images) is emptied: it tells nobody how large it is."""
+
 
 def prepare() -> None:
     """Load the library and silence it."""
@@ -45,20 +48,26 @@ class _Document:
         return _Page(self._document.load_page(number - 1))
 
     def close(self) -> None:
+        import pymupdf
+
         self._document.close()
+        pymupdf.TOOLS.store_shrink(100)  # the next file begins as in a child of its own
 
 
 class _Page:
     def __init__(self, page: Any) -> None:
         self._page = page
+        self._list = page.get_displaylist()  # OCR may ask for pixels again
+        self._rendered: list[Any] = []
         self.width, self.height = float(page.rect.width), float(page.rect.height)
         self.rotation = int(page.rotation) % 360
 
     def render(self, dpi: float, clip: Rectangle | None = None) -> NDArray[np.uint8]:
         import pymupdf
 
-        pixels = self._page.get_pixmap(matrix=pymupdf.Matrix(dpi / 72, dpi / 72), clip=clip, alpha=False)
-        return np.frombuffer(pixels.samples, dtype=np.uint8).reshape(pixels.height, pixels.width, 3)
+        pixels = self._list.get_pixmap(matrix=pymupdf.Matrix(dpi / 72, dpi / 72), clip=clip, alpha=0)
+        self._rendered.append(pixels)  # the array below is no copy and owns nothing
+        return np.frombuffer(pixels.samples_mv, dtype=np.uint8).reshape(pixels.height, pixels.width, 3)
 
     def text_layer(self) -> PageLines:
         return read_text_layer(self._page)
@@ -66,4 +75,5 @@ class _Page:
     def close(self) -> None:
         import pymupdf
 
-        pymupdf.TOOLS.store_shrink(100)
+        if self._page.number % _PAGES_A_STORE == _PAGES_A_STORE - 1:
+            pymupdf.TOOLS.store_shrink(100)

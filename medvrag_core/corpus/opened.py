@@ -27,7 +27,10 @@ class OpenedPage(Protocol):
     rotation: int
 
     def render(self, dpi: float, clip: Rectangle | None = None) -> NDArray[np.uint8]:
-        """Pixels, uint8 of shape (height, width, 3), of the page or of ``clip`` (points of the displayed page)."""
+        """Pixels, uint8 of shape (height, width, 3), of the page or of ``clip`` (points of the displayed page).
+
+        They may lie in memory of the page: not to be used after :meth:`close`.
+        """
 
     def text_layer(self) -> PageLines:
         """Lines in the extractor's order, in a frame where text runs to the right."""

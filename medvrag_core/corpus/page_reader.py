@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -30,6 +31,7 @@ _MAX_OCR_PIXELS = 6_000_000
 _FEW_CHARACTERS = 50
 _SORTABLE_LINES = 4_000
 _FIGURES_READ = 4
+_GLANCE = 16  # every so many-th row and column of a page tell at once of most that something is printed
 _FIGURE_SHARE = 0.03
 
 
@@ -130,13 +132,14 @@ class PageReader:
     def _save_image(self, pixels: NDArray[np.uint8], path: Path) -> str:
         from PIL import Image
 
-        path.parent.mkdir(exist_ok=True)
-        image = Image.frombuffer("RGB", (pixels.shape[1], pixels.shape[0]), pixels)
+        image, stored = Image.frombuffer("RGB", (pixels.shape[1], pixels.shape[0]), pixels), io.BytesIO()
         if self.settings.image_format == "png":
-            image.save(path, compress_level=3)
+            image.save(stored, "PNG", compress_level=3)
         else:
-            image.save(path, self.settings.image_format.upper(), quality=self.settings.jpeg_quality)
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+            image.save(stored, self.settings.image_format.upper(), quality=self.settings.jpeg_quality)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(stored.getbuffer())
+        return hashlib.sha256(stored.getbuffer()).hexdigest()
 
     # --- text ---------------------------------------------------------------------------
 
@@ -220,6 +223,8 @@ class PageReader:
 
 def _is_unicolor(pixels: NDArray[np.uint8]) -> bool:
     """Looks at no more of a page than it must."""
+    if (pixels[::_GLANCE, ::_GLANCE] != pixels[0, 0]).any():
+        return False
     strips = (pixels[top : top + 64] for top in range(0, len(pixels), 64))
     return all((strip == pixels[0, 0]).all() for strip in strips)
 

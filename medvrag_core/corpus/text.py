@@ -19,6 +19,8 @@ def normalize(text: str) -> str:
     >>> normalize("ef\ufb01cacy  of 10⁹/L \u00adcells")
     'efficacy of 10⁹/L cells'
     """
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())
     out = []
     for char in text:
         if char.isascii():

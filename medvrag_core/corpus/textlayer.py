@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -26,32 +27,33 @@ def read_text_layer(page: Any) -> PageLines:
     import pymupdf
 
     flags = pymupdf.TEXTFLAGS_DICT & ~pymupdf.TEXT_PRESERVE_IMAGES
-    textpage = page.get_textpage(flags=flags)
-    blocks = [block for block in page.get_text("dict", textpage=textpage)["blocks"] if block["type"] == 0]
+    textpage = page.get_textpage(flags=flags)  # from the page's display list lines come in another order
+    blocks = [block for block in textpage.extractDICT()["blocks"] if block["type"] == 0]
     words: dict[tuple[int, int], list[tuple[Rectangle, str]]] = defaultdict(list)
-    for x0, y0, x1, y1, text, block, line, _ in page.get_text("words", textpage=textpage)[:MAX_WORDS]:
+    for x0, y0, x1, y1, text, block, line, _ in textpage.extractWORDS()[:MAX_WORDS]:
         if _finite((x0, y0, x1, y1)):
             words[block, line].append(((x0, y0, x1, y1), text))
 
     dx, dy = _main_direction(blocks)
     upright = pymupdf.Matrix(dx, -dy, dy, dx, 0, 0)
+    turned = _turning(upright)
     lines = []
     for block in blocks:
         for number, raw in enumerate(block["lines"]):
             own = words.get((block["number"], number), [])
             if own:
                 inks = _inks(raw["spans"], [box for box, _ in own])
-                lines.append(_line(block["number"], raw["spans"], [(_turn(b, upright), t) for b, t in own], inks))
+                lines.append(_line(block["number"], raw["spans"], [(turned(b), t) for b, t in own], inks))
     unrotated = page.rect * page.derotation_matrix
     drawings, beside = [], False
     for kind, box in page.get_bboxlog()[:_MAX_DRAWINGS]:
         if _finite(box):
             beside = beside or (kind.endswith("-text") and _is_beside(box, unrotated))
             if kind != "fill-text":
-                drawings.append((kind, _turn(box, upright)))
+                drawings.append((kind, turned(box)))
     return PageLines(
         tuple(lines),
-        _turn(tuple(unrotated), upright),
+        turned(tuple(unrotated)),
         _to_page(page.rect, ~upright * page.rotation_matrix),
         tuple(drawings),
         _words_beside(page, unrotated) if beside else 0,
@@ -114,22 +116,25 @@ def _main_direction(blocks: list[dict[str, Any]]) -> tuple[int, int]:
     return seen.most_common(1)[0][0] if seen else (1, 0)
 
 
-def _turn(box: Any, matrix: Any) -> Rectangle:
-    import pymupdf
+def _turning(matrix: Any) -> Callable[[Rectangle], Rectangle]:
+    """The map of a :class:`pymupdf.Matrix` that turns by quarters, as plain arithmetic: it is asked for every word."""
+    a, b, c, d, e, f = (float(part) for part in matrix)
 
-    turned = pymupdf.Rect(box) * matrix
-    turned.normalize()
-    return (turned.x0, turned.y0, turned.x1, turned.y1)
+    def turned(box: Rectangle) -> Rectangle:
+        x0, y0, x1, y1 = box
+        left, right = a * x0 + c * y0 + e, a * x1 + c * y1 + e
+        top, bottom = b * x0 + d * y0 + f, b * x1 + d * y1 + f
+        return (min(left, right), min(top, bottom), max(left, right), max(top, bottom))
+
+    return turned
 
 
-def _to_page(rect: Any, matrix: Any) -> Any:
-    import pymupdf
+def _to_page(rect: Any, matrix: Any) -> Callable[[Rectangle], Box | None]:
+    turned, width, height = _turning(matrix), float(rect.width), float(rect.height)
 
     @cache  # asked once for what is hidden and once for what is kept
     def to_page(box: Rectangle) -> Box | None:
-        shown = pymupdf.Rect(box) * matrix
-        shown.normalize()
-        return fraction_box((shown.x0, shown.y0, shown.x1, shown.y1), rect.width, rect.height)
+        return fraction_box(turned(box), width, height)
 
     return to_page
 
@@ -142,12 +147,13 @@ def fraction_box(box: Rectangle, width: float, height: float) -> Box | None:
     >>> fraction_box((float("nan"), 0.0, 1.0, 1.0), 200.0, 100.0) is None
     True
     """
+    left, top, right, bottom = box
     if not _finite((*box, width, height)) or width <= 0 or height <= 0:
         return None
-    x0, x1 = (round(min(max(x / width, 0.0), 1.0), _ROUND) for x in (box[0], box[2]))
-    y0, y1 = (round(min(max(y / height, 0.0), 1.0), _ROUND) for y in (box[1], box[3]))
+    x0, x1 = round(min(max(left / width, 0.0), 1.0), _ROUND), round(min(max(right / width, 0.0), 1.0), _ROUND)
+    y0, y1 = round(min(max(top / height, 0.0), 1.0), _ROUND), round(min(max(bottom / height, 0.0), 1.0), _ROUND)
     return (x0, y0, x1, y1) if x1 > x0 and y1 > y0 else None
 
 
 def _finite(box: Any) -> bool:
-    return all(math.isfinite(part) for part in box)
+    return math.isfinite(sum(box))  # far below what overflows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import numpy as np
 import pymupdf
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from medvrag_core.corpus.build import build_corpus
 from medvrag_core.corpus.hidden import split_hidden
-from medvrag_core.corpus.lines import Ink, Line, PageLines
+from medvrag_core.corpus.lines import Ink, Line, PageLines, Rectangle
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.corpus.textlayer import fraction_box
 from medvrag_core.settings import CorpusSettings
@@ -173,3 +177,35 @@ def test_a_line_loses_only_its_hidden_words_and_a_line_without_inks_none() -> No
         ("seen gone", (10, 10, 60, 20)),
     ]
     assert dict(hidden) == {"no_ink": 1}
+
+
+def plainly(box: Rectangle, color: tuple[int, int, int], pixels: np.ndarray[Any, Any]) -> str:
+    """One word on a page of its own size, without a quick first look."""
+    patch = pixels[int(box[1]) : int(box[3]), int(box[0]) : int(box[2])].astype(int)
+    if np.ptp(patch.reshape(-1, 3), axis=0).max() < 12:
+        return "no_ink"
+    sample = patch[:: max(1, len(patch) // 16), :: max(1, patch.shape[1] // 16)]
+    like = np.abs(sample - color).max(axis=2) < 12
+    in_corner = like[0, 0] or like[0, -1] or like[-1, 0] or like[-1, -1]
+    return "same_color" if in_corner and like.mean() > 0.6 else ""
+
+
+SHADES = st.sampled_from([0, 11, 12, 128, 244, 255])
+BOXES = st.tuples(st.integers(0, 62), st.integers(0, 46), st.integers(1, 40), st.integers(1, 40))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    coarse=arrays(np.uint8, (8, 8, 3), elements=SHADES, fill=st.just(255)),
+    words=st.lists(st.tuples(BOXES, st.tuples(SHADES, SHADES, SHADES)), min_size=1, max_size=30),
+)
+def test_all_words_at_once_are_judged_as_each_alone(coarse: Any, words: Any) -> None:
+    pixels = np.kron(coarse, np.ones((6, 8, 1), dtype=np.uint8))  # 48 rows, 64 columns
+    placed = [((x, y, min(x + w, 64), min(y + h, 48)), Ink(color)) for (x, y, w, h), color in words]
+    line = Line("", (0, 0, 64, 48), 0, words=tuple(("a", box) for box, _ in placed), inks=tuple(i for _, i in placed))
+    page = PageLines((line,), (0, 0, 64, 48), lambda box: (box[0] / 64, box[1] / 48, box[2] / 64, box[3] / 48))
+    shown, hidden = split_hidden(page, pixels)
+    expected = [plainly(box, ink.color or (0, 0, 0), pixels) for box, ink in placed]
+    assert hidden == Counter(cause for cause in expected if cause)
+    kept = [box for (box, _), cause in zip(placed, expected, strict=True) if not cause]
+    assert [box for line in shown.lines for _, box in line.words] == kept
