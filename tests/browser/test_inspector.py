@@ -76,7 +76,7 @@ class Visit:
 
     def open(self, address: str) -> Page:
         self.page.goto(address)
-        self.page.locator(".mv-inspector .arm h5").first.wait_for()
+        self.page.locator(".mv-inspector .mv-arm h5").first.wait_for()
         return self.page
 
     def guard(self, route: Route) -> None:
@@ -115,41 +115,43 @@ def address(site: Path, place: str = "") -> str:
 
 
 def rows(page: Page) -> Locator:
-    return page.locator(".list .row")
+    return page.locator(".mv-list .mv-row")
 
 
 def chosen_id(page: Page) -> str:
-    return page.locator(".row[aria-selected=true] .about").inner_text().split(" ")[0]
+    return page.locator(".mv-row[aria-selected=true] .mv-about").inner_text().split(" ")[0]
 
 
 def test_a_case_shows_all_that_is_stored_of_it(visit: Callable[..., Visit], site: Path) -> None:
     page = visit().open(address(site, "run=one&arm=medvrag&case=q-00002&round=2"))
     trace = MadeCases(60).trace(0, 2)
-    detail = page.locator(".detail")
-    expect(detail.locator(".question")).to_contain_text(
+    detail = page.locator(".mv-detail")
+    expect(detail.locator(".mv-question")).to_contain_text(
         "at which dose is allopurinol started, dose [U+202E]01[U+202C] mg"
     )
-    expect(detail.locator(".options li")).to_have_count(3)
-    expect(detail.locator(".options li.gold")).to_contain_text("100 mg")
+    expect(detail.locator(".mv-options li")).to_have_count(3)
+    expect(detail.locator(".mv-options li.mv-gold")).to_contain_text("100 mg")
     expect(detail.get_by_role("tab", selected=True)).to_contain_text("Round 2")
-    expect(detail.locator(".query ins")).to_have_text(["reduced", "function"])
-    expect(detail.locator(".query del")).to_have_count(0)
-    expect(detail.locator("ol.pages li")).to_have_count(10)
-    expect(detail.locator("ol.pages li.is-gold")).to_contain_text("rank 3 → 1")
-    expect(detail.locator("ol.pages li").nth(3)).to_contain_text("not shown: its license")
-    expect(detail.locator("ul.diff li.new ins").first).to_have_text("[Round 2] Allopurinol is started low 2")
-    expect(detail.locator("ul.diff").first.locator("li:not(.new)")).to_have_text(
+    expect(detail.locator(".mv-query ins")).to_have_text(["reduced", "function"])
+    expect(detail.locator(".mv-query del")).to_have_count(0)
+    expect(detail.locator("ol.mv-pages li")).to_have_count(10)
+    expect(detail.locator("ol.mv-pages li.mv-is-gold")).to_contain_text("rank 3 → 1")
+    expect(detail.locator("ol.mv-pages li").nth(3)).to_contain_text("not shown: its license")
+    expect(detail.locator("ul.mv-diff li.mv-new ins").first).to_have_text("[Round 2] Allopurinol is started low 2")
+    expect(detail.locator("ul.mv-diff").first.locator("li:not(.mv-new)")).to_have_text(
         "[Round 1] Allopurinol is started low 1"
     )
     for name in ("Reply as written", "Prompt as sent to m (1 message)", "1 step beside the reader's"):
         detail.get_by_text(name).click()
     expect(detail.locator("pre", has_text="<answer>")).to_have_text(trace.rounds[1].reply.text)
     expect(detail.locator("pre", has_text="Ask")).to_have_count(1)
-    expect(detail.locator(".arm > .meta").first).to_have_text("profile test · 3 rounds · 1.5 s · 3,627 + 96 tokens")
+    expect(detail.locator(".mv-arm > .mv-meta").first).to_have_text(
+        "profile test · 3 rounds · 1.5 s · 3,627 + 96 tokens"
+    )
     detail.get_by_role("tab", name="Round 3").click()
-    expect(detail.locator(".query ins")).to_have_text(["colchicine"])
-    expect(detail.locator(".query del")).to_have_text(["starting"])
-    expect(detail.locator(".tag", has_text="query_stalled")).to_be_visible()
+    expect(detail.locator(".mv-query ins")).to_have_text(["colchicine"])
+    expect(detail.locator(".mv-query del")).to_have_text(["starting"])
+    expect(detail.locator(".mv-tag", has_text="query_stalled")).to_be_visible()
     assert "round=3" in page.url
 
 
@@ -182,7 +184,7 @@ def test_the_filter_tells_ranks_and_who_dropped_what(visit: Callable[..., Visit]
 def test_filters_and_search_narrow_the_list(visit: Callable[..., Visit], site: Path) -> None:
     page = visit().open(address(site))
     source = MadeCases(60)
-    told = page.locator(".count")
+    told = page.locator(".mv-count")
     expect(told).to_have_text("60 of 60 cases")
     all_rows = source.rows(0).rows
     page.get_by_label("Outcome").select_option("wrong")
@@ -190,7 +192,7 @@ def test_filters_and_search_narrow_the_list(visit: Callable[..., Visit], site: P
     page.get_by_label("Error class").select_option("misread")
     misread = [row for row in all_rows if row.error_class == "misread"]
     expect(told).to_have_text(f"{len(misread)} of 60 cases")
-    expect(page.locator(".detail .question")).to_contain_text(misread[0].question.split(":")[0])
+    expect(page.locator(".mv-detail .mv-question")).to_contain_text(misread[0].question.split(":")[0])
     page.get_by_role("button", name="Clear filters").click()
     page.get_by_label("Rounds", exact=True).select_option("2")
     page.get_by_label("Dataset").select_option("medqa")
@@ -199,28 +201,28 @@ def test_filters_and_search_narrow_the_list(visit: Callable[..., Visit], site: P
     page.get_by_label("Search").fill("STARTED q-00042")
     expect(told).to_have_text("1 of 60 cases")
     page.get_by_label("Search").fill("nowhere")
-    expect(page.locator(".detail")).to_have_text("No case fits these filters.")
+    expect(page.locator(".mv-detail")).to_have_text("No case fits these filters.")
     page.get_by_label("Search").fill("")
-    expect(page.locator(".detail .question")).to_contain_text("Question 0")
+    expect(page.locator(".mv-detail .mv-question")).to_contain_text("Question 0")
 
 
 def test_keys_go_from_case_to_case_and_round_to_round(visit: Callable[..., Visit], site: Path) -> None:
     page = visit().open(address(site, "case=q-00001"))
-    page.locator(".detail").focus()
+    page.locator(".mv-detail").focus()
     page.keyboard.press("j")
-    expect(page.locator(".row[aria-selected=true] .about")).to_contain_text("q-00002")
+    expect(page.locator(".mv-row[aria-selected=true] .mv-about")).to_contain_text("q-00002")
     page.keyboard.press("k")
     page.keyboard.press("k")
-    expect(page.locator(".row[aria-selected=true] .about")).to_contain_text("q-00000")
+    expect(page.locator(".mv-row[aria-selected=true] .mv-about")).to_contain_text("q-00000")
     page.keyboard.press("k")
     assert chosen_id(page) == "q-00000"
-    page.locator(".list").focus()
+    page.locator(".mv-list").focus()
     page.keyboard.press("End")
-    expect(page.locator(".row[aria-selected=true] .about")).to_contain_text("q-00059")
-    selected = page.locator(".list").get_attribute("aria-activedescendant")
+    expect(page.locator(".mv-row[aria-selected=true] .mv-about")).to_contain_text("q-00059")
+    selected = page.locator(".mv-list").get_attribute("aria-activedescendant")
     assert page.locator(f"#{selected}").get_attribute("aria-posinset") == "60"
     page.keyboard.press("ArrowUp")
-    expect(page.locator(".row[aria-selected=true] .about")).to_contain_text("q-00058")
+    expect(page.locator(".mv-row[aria-selected=true] .mv-about")).to_contain_text("q-00058")
     page.keyboard.press("/")
     expect(page.get_by_label("Search")).to_be_focused()
     page.keyboard.type("jk")
@@ -229,7 +231,7 @@ def test_keys_go_from_case_to_case_and_round_to_round(visit: Callable[..., Visit
     page.get_by_role("tab", name="Round 1").focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("tab", name="Round 2")).to_be_focused()
-    expect(page.locator(".query ins").first).to_be_visible()
+    expect(page.locator(".mv-query ins").first).to_be_visible()
 
 
 def test_two_arms_stand_side_by_side_and_a_link_opens_them_again(visit: Callable[..., Visit], site: Path) -> None:
@@ -237,20 +239,20 @@ def test_two_arms_stand_side_by_side_and_a_link_opens_them_again(visit: Callable
     page.get_by_label("Beside it").select_option(
         label=page.get_by_label("Beside it").locator("option").nth(1).inner_text()
     )
-    expect(page.locator("article.arm")).to_have_count(2)
-    expect(page.locator("article.arm h4")).to_contain_text(["medvrag", "page_single"])
-    expect(page.locator(".row[aria-selected=true] .mark")).to_have_count(2)
+    expect(page.locator("article.mv-arm")).to_have_count(2)
+    expect(page.locator("article.mv-arm h4")).to_contain_text(["medvrag", "page_single"])
+    expect(page.locator(".mv-row[aria-selected=true] .mv-mark")).to_have_count(2)
     link = page.url
     assert "with=page_single" in link
     other = visit().open(link)
-    expect(other.locator("article.arm h4")).to_contain_text(["medvrag", "page_single"])
+    expect(other.locator("article.mv-arm h4")).to_contain_text(["medvrag", "page_single"])
     assert chosen_id(other) == "q-00004"
     other.get_by_label("Run", exact=True).select_option("two")
-    expect(other.locator("article.arm")).to_have_count(1)
+    expect(other.locator("article.mv-arm")).to_have_count(1)
     assert chosen_id(other) == "q-00004", "the same question stays open in another run"
     other.evaluate("location.hash = '#run=one&arm=page_single&case=q-00007&round=1'")
-    expect(other.locator(".row[aria-selected=true] .about")).to_contain_text("q-00007")
-    expect(other.locator("article.arm h4")).to_contain_text(["page_single"])
+    expect(other.locator(".mv-row[aria-selected=true] .mv-about")).to_contain_text("q-00007")
+    expect(other.locator("article.mv-arm h4")).to_contain_text(["page_single"])
 
 
 def test_a_trace_is_copied_whole(visit: Callable[..., Visit], site: Path) -> None:
@@ -269,41 +271,41 @@ def test_the_viewer_zooms_shades_and_outlines(visit: Callable[..., Visit], site:
     page.get_by_role("button", name="Look at page page#p3, gold page").click()
     viewer = page.get_by_role("dialog")
     expect(viewer.locator("h4")).to_have_text("page#p3 (1 of 9)")
-    patches = viewer.locator(".patches rect")
+    patches = viewer.locator(".mv-patches rect")
     shading = MadeCases(1).maps("0" * 16).pages[2].shadings
     names = ["None", "Whole query: the score S", "Whole query: whatever fits best", *QUERIES[0].split()]
-    expect(viewer.locator(".map > span:first-of-type")).to_have_text(names)
+    expect(viewer.locator(".mv-map > span:first-of-type")).to_have_text(names)
     for place, one in enumerate(shading):
         viewer.get_by_role("radio").nth(place + 1).check()
         levels = sorted(int(digit, 16) for k, digit in enumerate(one.levels) if digit != "0" or k in one.best)
         expect(patches).to_have_count(len(levels))
         opacities = patches.evaluate_all("all => all.map(r => Number(r.getAttribute('fill-opacity')))")
         assert sorted(opacities) == pytest.approx([level / 15 for level in levels], abs=0.006)
-        best = viewer.locator(".patches rect.best")
+        best = viewer.locator(".mv-patches rect.mv-best")
         expect(best).to_have_attribute("x", str(3333 * (one.best[0] % 3)))
     viewer.get_by_role("radio").first.check()
     expect(patches).to_have_count(0)
     viewer.get_by_label("Opacity of the heatmap").fill("20")
-    assert viewer.locator(".patches").evaluate("e => getComputedStyle(e).opacity") == "0.2"
-    expect(viewer.locator(".words")).to_be_hidden()
+    assert viewer.locator(".mv-patches").evaluate("e => getComputedStyle(e).opacity") == "0.2"
+    expect(viewer.locator(".mv-words")).to_be_hidden()
     viewer.get_by_label("Boxes of words").check()
-    expect(viewer.locator(".words rect")).to_have_count(2)
-    expect(viewer.locator(".words")).to_be_visible()
+    expect(viewer.locator(".mv-words rect")).to_have_count(2)
+    expect(viewer.locator(".mv-words")).to_be_visible()
     viewer.get_by_role("button", name="Native resolution").click()
-    sheet = viewer.locator(".sheet")
+    sheet = viewer.locator(".mv-sheet")
     assert sheet.bounding_box()["width"] == pytest.approx(300, abs=1)  # type: ignore[index]
-    box = viewer.locator(".words rect").first.bounding_box()
+    box = viewer.locator(".mv-words rect").first.bounding_box()
     frame = sheet.bounding_box()
     assert box is not None and frame is not None
     assert (box["x"] - frame["x"]) / frame["width"] == pytest.approx(0.1, abs=0.01)
     page.mouse.move(box["x"] + 5, box["y"] + 5)
-    expect(viewer.locator(".pointed")).to_contain_text("word “Allopurinol”")
-    viewer.locator(".area").focus()
+    expect(viewer.locator(".mv-pointed")).to_contain_text("word “Allopurinol”")
+    viewer.locator(".mv-area").focus()
     page.keyboard.press("+")
     assert sheet.bounding_box()["width"] == pytest.approx(375, abs=1)  # type: ignore[index]
     page.keyboard.press("n")
     expect(viewer.locator("h4")).to_have_text("page#p1 (2 of 9)")
-    expect(viewer.locator(".panel")).to_contain_text("Shown here at 300 of 600 pixels in width")
+    expect(viewer.locator(".mv-panel")).to_contain_text("Shown here at 300 of 600 pixels in width")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
 
@@ -315,23 +317,23 @@ def test_texts_of_people_pages_and_models_are_shown_and_never_run(
     page = visit().open(address(hostile_site, "arm=medvrag&round=2&case=q-00001"))
     page.get_by_label("Beside it").select_option("1")
     for _ in range(3):
-        for summary in page.locator(".detail summary").all():
+        for summary in page.locator(".mv-detail summary").all():
             summary.evaluate("e => { e.parentElement.open = true; }")
-        page.locator("ol.pages button").first.click()
+        page.locator("ol.mv-pages button").first.click()
         viewer = page.get_by_role("dialog")
-        expect(viewer.locator(".map").nth(3)).to_contain_text(HOSTILE)
+        expect(viewer.locator(".mv-map").nth(3)).to_contain_text(HOSTILE)
         viewer.get_by_label("Boxes of words").check()
         viewer.get_by_role("radio").nth(3).check()
         page.keyboard.press("Escape")
         page.get_by_role("button", name="Next →").evaluate("e => e.click()")
-    text = page.locator(".detail").inner_text()
+    text = page.locator(".mv-detail").inner_text()
     assert text.count(HOSTILE) > 10
     assert HOSTILE in source.trace(0, 0).question.id
-    page.locator(".list").focus()
+    page.locator(".mv-list").focus()
     page.keyboard.press("Home")
-    expect(page.locator(".detail > .meta").first).to_contain_text(HOSTILE)
+    expect(page.locator(".mv-detail > .mv-meta").first).to_contain_text(HOSTILE)
     again = visit().open(page.url)
-    expect(again.locator(".detail > .meta").first).to_contain_text(HOSTILE)
+    expect(again.locator(".mv-detail > .mv-meta").first).to_contain_text(HOSTILE)
     for tab in (page, again):
         assert tab.title() == "Cases"
         assert tab.locator(".mv-inspector :is(script, svg[onload], [onerror])").count() == 0
@@ -341,9 +343,9 @@ def test_texts_of_people_pages_and_models_are_shown_and_never_run(
 def test_over_http_it_is_the_same_and_obeys_a_strict_policy(visit: Callable[..., Visit], server: str) -> None:
     page = visit().open(f"{server}index.html#case=q-00005")
     assert chosen_id(page) == "q-00005"
-    page.locator("ol.pages img").first.evaluate("e => e.decode()")
-    page.locator("ol.pages button").first.click()
-    page.get_by_role("dialog").locator(".sheet img").evaluate("e => e.decode()")
+    page.locator("ol.mv-pages img").first.evaluate("e => e.decode()")
+    page.locator("ol.mv-pages button").first.click()
+    page.get_by_role("dialog").locator(".mv-sheet img").evaluate("e => e.decode()")
 
 
 def test_a_case_that_is_not_there_is_told(visit: Callable[..., Visit], site: Path) -> None:
@@ -368,17 +370,17 @@ def test_with_thousands_of_cases_the_list_is_a_screenful_and_a_case_opens_at_onc
 ) -> None:
     source = MadeCases(MANY, candidates=200)
     page = visit().open(address(build_site(tmp_path, source)))
-    expect(page.locator(".count")).to_have_text(f"{MANY:,} of {MANY:,} cases")
+    expect(page.locator(".mv-count")).to_have_text(f"{MANY:,} of {MANY:,} cases")
     assert rows(page).count() < 40
-    page.locator(".list").focus()
+    page.locator(".mv-list").focus()
     page.keyboard.press("End")
-    expect(page.locator(".row[aria-selected=true] .about")).to_contain_text(f"q-{MANY - 1:05d}")
+    expect(page.locator(".mv-row[aria-selected=true] .mv-about")).to_contain_text(f"q-{MANY - 1:05d}")
     assert rows(page).count() < 40
     # From the key to the case on the screen, its file loaded from the disk; told, not judged: machines differ.
     opened = page.evaluate(
         """async () => {
-          const list = document.querySelector('.list');
-          const head = () => document.querySelector('.detail .question').textContent;
+          const list = document.querySelector('.mv-list');
+          const head = () => document.querySelector('.mv-detail .mv-question').textContent;
           const took = [];
           for (let k = 0; k < 30; k++) {
             const before = head(), start = performance.now();

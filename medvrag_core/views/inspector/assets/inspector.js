@@ -22,7 +22,8 @@ function put(element, children) {
 function h(name, attributes = {}, ...children) {
   const [tag, ...classes] = name.split(".");
   const element = document.createElement(tag || "div");
-  if (classes.length) element.className = classes.join(" ");
+  // Themes of books have classes called row, mark and body.
+  if (classes.length) element.className = classes.map((one) => `mv-${one}`).join(" ");
   for (const [key, value] of Object.entries(attributes)) {
     if (value === false || value === null || value === undefined) continue;
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
@@ -189,9 +190,15 @@ function inspector(root, host) {
   root.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take j and k for its own
   root.replaceChildren(top, h(".body", {}, side, detail), viewer.dialog, status);
   root.addEventListener("keydown", key);
+  let known = null;
   const resized = new ResizeObserver(() => {
-    const narrow = root.clientWidth > 0 && root.clientWidth < 760;
-    if (narrow !== root.classList.contains("narrow")) { root.classList.toggle("narrow", narrow); filters.open = !narrow; }
+    const wide = root.clientWidth;
+    if (!wide) return; // not in sight yet
+    const narrow = wide < 760;
+    if (known === null || narrow !== known) filters.open = wide >= 960;
+    known = narrow;
+    root.classList.toggle("mv-narrow", narrow);
+    root.classList.toggle("mv-tight", wide < 1100);
     paintList();
   });
   resized.observe(root);
@@ -443,10 +450,9 @@ function inspector(root, host) {
     tabs.append(...buttons);
     if (buttons.length) choose(Math.min(round, buttons.length));
     return h("article.arm", { "aria-label": trace.system },
-      h("h4", {}, trace.system, " ", verdict),
+      h("h4", {}, trace.system, " ", verdict, one.error_class && tag("bad", catalog.error_labels[one.error_class] ?? one.error_class)),
       h("p.meta", {}, [`profile ${trace.profile}`, plural(trace.rounds.length, "round"), trace.seconds ? seconds(trace.seconds) : "not timed",
         read || wrote ? `${number(read)} + ${number(wrote)} tokens` : "no tokens counted"].join(" · ")),
-      one.error_class && h("p.meta", {}, tag("bad", catalog.error_labels[one.error_class] ?? one.error_class)),
       goldTable(trace),
       buttons.length ? [tabs, panel] : h("p.meta", {}, "No round was finished."));
   }
@@ -703,8 +709,8 @@ async function copy(text) {
 
 function pageViewer(uid, load, picture, onClose) {
   const image = h("img", { alt: "" });
-  const patches = s("svg", { viewBox: "0 0 10000 10000", preserveAspectRatio: "none", class: "patches", "aria-hidden": "true" });
-  const boxes = s("svg", { viewBox: "0 0 10000 10000", preserveAspectRatio: "none", class: "words", "aria-hidden": "true" });
+  const patches = s("svg", { viewBox: "0 0 10000 10000", preserveAspectRatio: "none", class: "mv-patches", "aria-hidden": "true" });
+  const boxes = s("svg", { viewBox: "0 0 10000 10000", preserveAspectRatio: "none", class: "mv-words", "aria-hidden": "true" });
   const sheet = h(".sheet", {}, image, patches, boxes);
   const area = h(".area", { tabindex: 0, role: "group", "aria-label": "Page; arrow keys scroll, plus and minus zoom" }, sheet);
   const title = h("h4", { id: `${uid}-viewer` });
@@ -716,7 +722,7 @@ function pageViewer(uid, load, picture, onClose) {
   const maps = h("fieldset.maps", {});
   const scale = h("span.scale", { "aria-live": "polite" });
   const button = (text, hint, onclick) => h("button", { type: "button", title: hint, "aria-label": hint, onclick }, text);
-  const dialog = h("dialog.mv-viewer", { "aria-labelledby": `${uid}-viewer`, onkeydown: key, onclose: onClose },
+  const dialog = h("dialog.viewer", { "aria-labelledby": `${uid}-viewer`, onkeydown: key, onclose: onClose },
     h(".bar", {}, title, h("span.grow"), button("←", "Page before", () => turn(-1)), button("→", "Page after", () => turn(1)),
       button("−", "Smaller", () => zoom(1 / 1.25)), scale, button("+", "Larger", () => zoom(1.25)),
       button("Fit", "Fit the width", fit), button("1:1", "Native resolution", () => setWidth(image.naturalWidth)), button("Close", "Close", () => dialog.close())),
@@ -798,7 +804,7 @@ function pageViewer(uid, load, picture, onClose) {
     // Weak ones first, so that the strongest are on top where boxes overlap.
     const order = [...one.levels].map((digit, k) => [parseInt(digit, 16), k]).sort((a, b) => a[0] - b[0]);
     for (const [level, k] of order)
-      if (level || best.has(k)) patches.append(rect(sheetRecord.patch_boxes, k, { "fill-opacity": (level / 15).toFixed(2), ...(best.has(k) ? { class: "best" } : {}) }));
+      if (level || best.has(k)) patches.append(rect(sheetRecord.patch_boxes, k, { "fill-opacity": (level / 15).toFixed(2), ...(best.has(k) ? { class: "mv-best" } : {}) }));
     const told = one.note || `Similarity of each patch with “${one.name}”; outlined: the best, ${best.size === 1 ? `patch ${one.best[0] + 1}` : `${best.size} patches that share a vector`}.`;
     note.textContent = visible(`${told} From ${one.clear.toFixed(3)} (clear) to ${one.full.toFixed(3)} (full).`);
   }
