@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from tqdm import tqdm
 
-from medvrag_core.corpus.job import ArticleOutcome, RenderedPage, RenderSettings, StoredPage
+from medvrag_core.corpus.job import BLANK, ArticleOutcome, RenderedPage, RenderSettings, StoredPage
 from medvrag_core.corpus.ledger_table import ledger_rows, write_ledger_table
 from medvrag_core.corpus.licences import settled_article
 from medvrag_core.corpus.render import StoppedError, render_document
@@ -225,7 +225,8 @@ def _publish_articles(
         stored += own
     entries = [*ledger, *(entry for outcome in outcomes for entry in outcome.entries)]
     files = {o.article_id: o.article.file for o in outcomes if o.article is not None}
-    kept, repeated = _without_duplicates(stored, files)
+    blank = {entry.page_id for entry in entries if entry.reason == BLANK}
+    kept, repeated = _without_duplicates(stored, files, blank)
     known = [outcome.article for outcome in outcomes if outcome.article is not None]
     kept, screened, screening = screen_pages(known, kept, settings.exclusion)
     write_screening(folder, screening)
@@ -252,14 +253,14 @@ def _settled(
 
 
 def _without_duplicates(
-    pages: Sequence[StoredPage], files: dict[str, str]
+    pages: Sequence[StoredPage], files: dict[str, str], blank: set[str]
 ) -> tuple[list[StoredPage], Iterator[LedgerEntry]]:
-    """Pages whose image and text were not seen before, and an entry for each that was."""
+    """Pages whose image and text were not seen before, and an entry for each that was; all ``blank`` ones stay."""
     first: dict[tuple[str, str], StoredPage] = {}
     kept, repeated = [], []
     for page in pages:
         seen = first.setdefault((page.image_sha256, page.page.text), page)
-        if seen is page:
+        if seen is page or page.page.page_id in blank:
             kept.append(page)
         else:
             repeated.append(

@@ -12,6 +12,8 @@ from medvrag_core.settings import CorpusSettings, StageSettings
 STORE_FORMAT = 2
 MIN_SIDE = 16
 """Pixels; a page image with a shorter side is taken as a failed rendering."""
+BLANK = "blank_page"
+"""Reason of a page on which nothing is printed, kept or left out."""
 HURTFUL = frozenset({"time_limit", "memory_limit", "crashed"})
 """Reasons that tell of harm to the renderer; what they cost the corpus is quarantined, not dropped."""
 
@@ -35,6 +37,7 @@ class RenderSettings(StageSettings):
     ocr_figures: bool
     max_pages: int
     hidden_text: str = Field("leave_out", exclude_if=lambda choice: choice == "leave_out")
+    blank_pages: str = Field("keep", exclude_if=lambda choice: choice == "keep")
 
     @classmethod
     def of(cls, settings: CorpusSettings) -> RenderSettings:

@@ -34,10 +34,10 @@ class LedgerRow(Record):
     ----------
     page : number from 1; None for the whole file
     status : ``kept`` exactly where pages of it are in the corpus
-    reason : the rule, such as ``blank_page``; of a kept page how it was read (``text_layer``, ``ocr``, ``no_text``), of
+    reason : the rule, as ``duplicate_page``; of a kept page how it was read (``text_layer``, ``ocr``, ``no_text``), of
         a kept file ``rendered``
     detail : the reason in words; on a kept page those of its changes too
-    changes : what else there is to know about what was kept, such as ``pixel_cap``
+    changes : what else there is to know about what was kept, such as ``pixel_cap`` or ``blank_page``
     pages_seen, pages_kept : of a file
     words : on a kept page, as its text is split at spaces
     dpi, image_width, image_height : of a kept page

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from medvrag_core.corpus.front_matter import front_matter
 from medvrag_core.corpus.hidden import CAUSES, split_hidden
-from medvrag_core.corpus.job import MIN_SIDE, Job, Message, Note, RenderedPage
+from medvrag_core.corpus.job import BLANK, MIN_SIDE, Job, Message, Note, RenderedPage
 from medvrag_core.corpus.lines import Line, PageLines, reading_order, words_of
 from medvrag_core.corpus.opened import OpenedDocument, OpenedPage
 from medvrag_core.corpus.regions import find_regions, page_text
@@ -31,6 +31,7 @@ _MAX_OCR_PIXELS = 6_000_000
 _FEW_CHARACTERS = 50
 _SORTABLE_LINES = 4_000
 _FIGURES_READ = 4
+_NOTHING = "nothing is printed on the page"
 _GLANCE = 16  # every so many-th row and column of a page tell at once of most that something is printed
 _FIGURE_SHARE = 0.03
 
@@ -88,10 +89,13 @@ class PageReader:
         size = f"{wide} x {high} pixels"
         if min(wide, high) < MIN_SIDE:
             return self._dropped(number, "degenerate_render", f"rendered as {size}")
-        if _is_unicolor(pixels):
-            return self._dropped(number, "blank_page", "nothing is printed on the page")
+        blank = _is_unicolor(pixels)
+        if blank and self.settings.blank_pages == "leave_out":
+            return self._dropped(number, BLANK, _NOTHING)
+        if blank:
+            notes.append(Note(state="changed", reason=BLANK, detail=_NOTHING))
 
-        lines, source, more = self._lines(page, number, pixels)
+        lines, source, more = self._lines(page, number, pixels, ocr=not blank)
         notes += more
         vocabulary = vocabulary_of(word for line in lines.lines for word, _ in line.words)
         regions = tuple(find_regions(lines, vocabulary))
@@ -144,7 +148,7 @@ class PageReader:
     # --- text ---------------------------------------------------------------------------
 
     def _lines(
-        self, page: OpenedPage, number: int, pixels: NDArray[np.uint8]
+        self, page: OpenedPage, number: int, pixels: NDArray[np.uint8], *, ocr: bool
     ) -> tuple[PageLines, TextSource, list[Note]]:
         layer = page.text_layer()
         notes: list[Note] = []
@@ -158,7 +162,7 @@ class PageReader:
                 layer = shown
         text = " ".join(line.text for line in layer.lines)
         found = readable_characters(text)
-        if self.settings.ocr != "off" and self._wants_ocr(layer, text):
+        if ocr and self.settings.ocr != "off" and self._wants_ocr(layer, text):
             if number in self.job.no_ocr:
                 notes.append(Note(state="changed", reason="ocr_failed", detail="OCR hit a limit and was left out"))
             else:

@@ -36,6 +36,11 @@ class CorpusSettings(StageSettings):
         exclude_if=lambda choice: choice == "leave_out",
         description="words of the text layer that nobody sees on the page; the ledger counts them either way",
     )
+    blank_pages: PairPolicy = Field(
+        "keep",
+        exclude_if=lambda policy: policy == "keep",
+        description="what becomes of pages on which nothing is printed; the ledger names them either way",
+    )
     max_pages: int = Field(2_000, description="most pages taken from one file")
     seconds_per_page: float = Field(20.0, description="wall-clock limit for one page in the child process")
     memory_mb: int = Field(3_072, description="address space of the child process")
