@@ -2,19 +2,23 @@
 
 ``python data/demo/build.py [--source data/demo] [--out data/demo/built]`` writes ``pdf/<article id>.pdf``,
 ``questions.jsonl`` (records of :class:`medvrag_core.records.Question` that have an answer), the same by split in
-``dev.jsonl`` and ``test.jsonl``, ``unanswerable.jsonl``, ``manifest.json``, and a few faulty files for the gallery of
-chapter 01 under ``odd``. A second run with unchanged sources does nothing.
+``dev.jsonl`` and ``test.jsonl``, ``unanswerable.jsonl``, ``manifest.json``, ``composition.md`` (what was built,
+counted), and a few faulty files for the gallery of chapter 01 under ``odd``. A second run with unchanged sources does
+nothing. With ``--datasheet``, the counts go into ``DATASHEET.md`` too.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import sys
 import tempfile
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from composition import Contents, composition, contents_of
 from odd_files import write_odd_files
 from typeset.fonts import font_files
 from typeset.layout import Layout, lay_out_article
@@ -28,6 +32,9 @@ from medvrag_core.runs.publish import sha256_of, write_bytes, write_text
 
 HERE = Path(__file__).resolve().parent
 _LIBRARIES = ("reportlab", "pymupdf", "pillow")
+COMPOSITION = "composition.md"
+DATASHEET = HERE / "DATASHEET.md"
+_COUNTED = re.compile(r"(?<=<!-- counted by build.py -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _LICENCE = "licence: CC BY 4.0\njournal: MedVRAG Teaching Reviews\n"
 
 
@@ -39,6 +46,7 @@ class BuiltArticle(Record):
     sha256: str
     pages: int
     anchors: dict[str, int]
+    contents: Contents
 
 
 class QuestionFile(Record):
@@ -70,12 +78,17 @@ def build(out: Path, *, source: Path = HERE) -> Manifest:
     before = _read_manifest(out)
     if before and before.sources == digest and _is_whole(out, before):
         return before
-    kept, layouts = _lay_out(article_files, builder, before, out)
+    kept, fresh = _lay_out(article_files, builder, before, out)
     anchors = {name: article.anchors for name, article in kept.items()}
-    anchors |= {name: layout.anchors for name, (layout, _) in layouts.items()}
-    questions = [resolve(question, anchors, file) for file, question in read_all(question_files)]
-    articles = kept | {name: _publish(layout, state, out) for name, (layout, state) in layouts.items()}
+    anchors |= {name: article.layout.anchors for name, article in fresh.items()}
+    asked = read_all(question_files)
+    questions = [resolve(question, anchors, file) for file, question in asked]
+    articles = kept | {name: _publish(article, out) for name, article in fresh.items()}
     files = _publish_questions(questions, out)
+    counted = composition(
+        [(article.pages, article.contents) for article in articles.values()], [question for _, question in asked]
+    )
+    write_text(out / COMPOSITION, counted)
     for name in set(before.articles if before else ()) - set(articles):
         (out / "pdf" / f"{name}.pdf").unlink(missing_ok=True)
     write_text(out / "pdf" / "licence.yaml", _LICENCE)
@@ -94,25 +107,40 @@ def sources_of(source: Path) -> tuple[list[Path], list[Path]]:
     return articles, sorted((source / "questions").glob("*.yaml"))
 
 
+@dataclass(frozen=True)
+class _Fresh:
+    """An article that was laid out anew; ``source`` is the digest of all that decides it."""
+
+    layout: Layout
+    source: str
+    contents: Contents
+
+
 def _lay_out(
     files: list[Path], builder: str, before: Manifest | None, out: Path
-) -> tuple[dict[str, BuiltArticle], dict[str, tuple[Layout, str]]]:
-    """Articles that stay as they were built, and the layouts of the others with the digest of their sources."""
+) -> tuple[dict[str, BuiltArticle], dict[str, _Fresh]]:
+    """Articles that stay as they were built, and the others laid out."""
     kept: dict[str, BuiltArticle] = {}
-    layouts: dict[str, tuple[Layout, str]] = {}
+    fresh: dict[str, _Fresh] = {}
     for path in files:
         state = _digest(builder, [path])
         built = before.articles.get(path.stem) if before else None
         if built and built.source == state and _has(out / built.file, built.sha256):
             kept[path.stem] = built
         else:
-            layouts[path.stem] = lay_out_article(read_article(path)), state
-    return kept, layouts
+            article = read_article(path)
+            fresh[path.stem] = _Fresh(lay_out_article(article), state, contents_of(article))
+    return kept, fresh
 
 
 def _digest_of_builder() -> str:
     """Digest of this builder, the fonts and the libraries that draw."""
-    builders = [Path(__file__), HERE / "odd_files.py", *sorted((HERE / "typeset").glob("*.py"))]
+    builders = [
+        Path(__file__),
+        HERE / "odd_files.py",
+        HERE / "composition.py",
+        *sorted((HERE / "typeset").glob("*.py")),
+    ]
     return _digest("".join(f"{name} {version(name)}\n" for name in _LIBRARIES), [*builders, *font_files()])
 
 
@@ -142,17 +170,24 @@ def _is_whole(out: Path, manifest: Manifest) -> bool:
     wanted = {out / article.file: article.sha256 for article in manifest.articles.values()}
     wanted |= {out / name: file.sha256 for name, file in manifest.questions.items()}
     wanted[out / "pdf" / "licence.yaml"] = hashlib.sha256(_LICENCE.encode()).hexdigest()
-    return all(_has(path, sha256) for path, sha256 in wanted.items()) and (out / "odd").is_dir()
+    whole = all(_has(path, sha256) for path, sha256 in wanted.items())
+    return whole and (out / "odd").is_dir() and (out / COMPOSITION).is_file()
 
 
-def _publish(layout: Layout, state: str, out: Path) -> BuiltArticle:
+def _publish(article: _Fresh, out: Path) -> BuiltArticle:
+    layout = article.layout
     name = f"pdf/{layout.head.id}.pdf"
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / "article.pdf"
         write_pdf(layout, draft)
         write_bytes(out / name, draft.read_bytes())
     return BuiltArticle(
-        file=name, source=state, sha256=sha256_of(out / name), pages=layout.pages, anchors=layout.anchors
+        file=name,
+        source=article.source,
+        sha256=sha256_of(out / name),
+        pages=layout.pages,
+        anchors=layout.anchors,
+        contents=article.contents,
     )
 
 
@@ -171,14 +206,29 @@ def _publish_questions(questions: list[Question], out: Path) -> dict[str, Questi
     return files
 
 
+def with_counts(datasheet: str, table: Path) -> str:
+    """A datasheet with the counts of ``table`` in their place; raises :class:`InputError` when that is not marked."""
+    counts = table.read_text(encoding="utf-8")
+    sheet, places = _COUNTED.subn(lambda _: counts, datasheet)
+    if places != 1:
+        raise InputError(
+            f"{DATASHEET.name}: the place of the counts is not marked",
+            way_out="write <!-- counted by build.py --> and <!-- end --> once, on lines of their own",
+        )
+    return sheet
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="Build the demo corpus.")
     parser.add_argument("--source", type=Path, default=HERE, help="folder of articles and questions (%(default)s)")
     parser.add_argument("--out", type=Path, default=HERE / "built", help="output folder (default: %(default)s)")
+    parser.add_argument("--datasheet", action="store_true", help="write the counts into DATASHEET.md as well")
     options = parser.parse_args(arguments)
     try:
         manifest = build(options.out, source=options.source)
+        if options.datasheet:
+            write_text(DATASHEET, with_counts(DATASHEET.read_text(encoding="utf-8"), options.out / COMPOSITION))
     except MedvragError as error:
         print(error, file=sys.stderr)
         return error.exit_code

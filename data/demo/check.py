@@ -94,7 +94,7 @@ def check(source: Path) -> list[Fault]:
     questions: list[tuple[str, QuestionSource]] = []
     for path in question_files:
         if not path.read_text(encoding="utf-8").startswith(f"# {CANARY}\n"):
-            faults.append(Fault(path.name, f"the first line is not '# {CANARY}'", refused=False))
+            faults.append(Fault(path.name, f"the first line is not '# {CANARY}'"))
         try:
             questions += [(path.name, question) for question in read_questions(path)]
         except InputError as error:

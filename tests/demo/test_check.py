@@ -200,6 +200,12 @@ def test_older_files_are_only_warned_of_what_they_lack(source: Path, monkeypatch
     assert any(fault.refused for fault in check.check(source)), "what is wrong, and not only missing, is refused"
 
 
+@pytest.mark.slow
+def test_the_corpus_itself_passes() -> None:
+    faults = [fault for fault in check.check(check.HERE) if fault.refused]
+    assert not faults, check.report(faults)
+
+
 def test_a_file_without_the_canary_and_an_article_that_cannot_be_set_are_named(source: Path) -> None:
     edit(source / "questions" / "first.yaml", f"# {CANARY}\n", "")
     (source / "articles" / "broken.md").write_text("no front matter", encoding="utf-8")
