@@ -23,7 +23,8 @@ those of the machine as it was; its load stands beside.
 - ``floor_ms``: bytes that a search cannot do without, by the read bandwidth that as many threads reached in this run; 0
   where it cannot be told.
 - ``build_cpu_ms_per_page``: with reading the vectors; a mode of ours tells what the whole index up to it took.
-- "ours fast, tuned" has an R that is chosen on queries of its own, for recall 0.99 of the best ``-k``; it is told.
+- "ours fast, tuned" has an R, and maybe fewer pages scored anew, chosen on queries of its own for recall 0.99 of the
+  best ``-k``; they are told.
 - ``bytes_per_page``: what the engine keeps. Ours reads the vectors of a few pages from the store besides; the paper's
   design in FAISS has no codes, so the float16 vectors count as its own.
 

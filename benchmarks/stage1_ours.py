@@ -108,7 +108,7 @@ class OursFast(Ours):
 
 
 class OursTuned(OursFast):
-    """Mode ``fast`` with the R that :func:`~medvrag_core.index.tune.tune` chooses for a recall of 0.99 of the best k.
+    """Mode ``fast`` as :func:`~medvrag_core.index.tune.tune` chooses for a recall of 0.99 of the best k.
 
     It is chosen on queries that nothing reports. What choosing takes is part of what building takes.
     """

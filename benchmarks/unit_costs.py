@@ -32,7 +32,7 @@ from medvrag_core.evaluation.cost.unit_costs import UnitCost, read_costs, shippe
 from medvrag_core.evaluation.questions import read_questions
 from medvrag_core.index.coarse_to_fine import make_ann
 from medvrag_core.index.kernels.code_scores import Kernels
-from medvrag_core.index.kernels.codes import page_codes
+from medvrag_core.index.kernels.codes import PlacedCodes, page_codes
 from medvrag_core.index.maxsim import score_pages
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.workspace import Workspace
@@ -194,7 +194,7 @@ def of_arithmetic() -> dict[str, tuple[float, str]]:
     query, offsets = rows[:20], np.arange(0, len(rows) + 1, 100)
     billions = query.shape[0] * rows.size / GIGA
     flat = make_ann(rows, IndexSettings(ann="flat", device="cpu"))
-    coded, kernels = page_codes(rows, offsets), Kernels()
+    coded, kernels = PlacedCodes.of([page_codes(rows, offsets)]), Kernels()
     asked, pages, out = kernels.query(query), np.arange(1_000), np.empty(1_000, dtype=np.float32)
     unit = "s of a core a billion products"
     return {

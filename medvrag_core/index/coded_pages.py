@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medvrag_core.encoders.shards import starts
 from medvrag_core.index.kernels.code_scores import Kernels
-from medvrag_core.index.kernels.codes import score_bounds
+from medvrag_core.index.kernels.codes import PlacedCodes, score_bounds
 from medvrag_core.index.kernels.text import LANES
 from medvrag_core.index.segments import Segment
 from medvrag_core.settings import cores
@@ -50,12 +49,10 @@ class CodedPages:
         coded = self.kernels.query(query)
         out = np.empty(len(places), dtype=np.float32)
 
-        def score(number: int, first: int, end: int) -> None:
-            chosen = places[first:end] - self._firsts[number]
-            self.kernels.pages(coded, self.segments[number].codes, chosen, self.backward, out[first:end])
+        def score(_: int, first: int, end: int) -> None:
+            self.kernels.pages(coded, self._placed, places[first:end], self.backward, out[first:end])
 
-        cuts = np.searchsorted(places, self._firsts)
-        self._side_by_side(score, [(n, int(a), int(b)) for n, (a, b) in enumerate(pairwise(cuts))])
+        self._side_by_side(score, [(0, 0, len(places))])
         return out
 
     def centroid_scores(self, query: NDArray[np.float32]) -> Scores:
@@ -118,6 +115,10 @@ class CodedPages:
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor((self.threads or cores()) - 1, thread_name_prefix="stage1")
+
+    @cached_property
+    def _placed(self) -> PlacedCodes:
+        return PlacedCodes.of([segment.codes for segment in self.segments])
 
     @cached_property
     def _errors_and_norms(self) -> tuple[Scores, Scores]:

@@ -12,14 +12,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from medvrag_core.index.kernels.codes import ZERO, PageCodes, QueryCodes, TileCodes, query_codes
+from medvrag_core.index.kernels.codes import ZERO, PlacedCodes, QueryCodes, TileCodes, addresses, query_codes
 from medvrag_core.index.kernels.instructions import KINDS, Instructions, of_this_machine
 from medvrag_core.index.kernels.machine_code import function
 from medvrag_core.index.kernels.text import BYTES, FLOATS, INTS, LANES, Function
 
 _LEAST = "splat (i32 -2147483648)"
 _QUERY = "ptr %query, ptr %begin_at, ptr %weights, i64 %tiles, i64 %sixteens, i64 %groups, float %backward"
-_PAGES = f"ptr %codes, ptr %starts, ptr %rows, ptr %scales, ptr %pages, i64 %count, {_QUERY}, ptr %best, ptr %out"
+_PAGES = f"ptr %begins, ptr %rows, ptr %scales, ptr %pages, i64 %count, {_QUERY}, ptr %best, ptr %out"
 _TILES = f"ptr %codes, ptr %scales, ptr %shares, i64 %count, i64 %vectors, {_QUERY}, ptr %best, ptr %out"
 
 
@@ -51,15 +51,14 @@ def page_scores(kind: Instructions, rows: int) -> str:
     f = Function()
     with f.loop("0", "%count") as place:
         page = f.load("%pages", place, "i64")
-        start = f.load("%starts", page, "i64")
-        blocks = f.emit(f"sub i64 {f.load('%starts', f.add(page, '1'), 'i64')}, {start}")
+        begin = f.emit(f"inttoptr i64 {f.load('%begins', page, 'i64')} to ptr")
         length = f.load("%rows", page, "i32")
+        blocks = f.emit(f"udiv i64 {f.add(f.emit(f'zext i32 {length} to i64'), str(LANES - 1))}, {LANES}")
         with f.loop("0", f.times("%sixteens", str(LANES))) as row:
             f.store("%best", row, INTS, _LEAST)
         answered = f.variable(FLOATS, "zeroinitializer")
         with f.loop("0", blocks) as block:
-            codes = f.at("%codes", f.times(f.add(start, block), "%groups"), BYTES)
-            found = f.floats(_nearest(f, kind, rows, codes))
+            found = f.floats(_nearest(f, kind, rows, f.at(begin, f.times(block, "%groups"), BYTES)))
             # The last block repeats the last vector of the page; it counts once.
             left = f.emit(f"sub i32 {length}, {f.emit(f'trunc i64 {f.times(block, str(LANES))} to i32')}")
             lane_numbers = f"<{', '.join(f'i32 {lane}' for lane in range(LANES))}>"
@@ -120,18 +119,21 @@ class Kernels:
         return query_codes(query, self.kind.sums_at_once, zero=0 if self.kind.signed else ZERO)
 
     def pages(
-        self, query: QueryCodes, coded: PageCodes, chosen: NDArray[np.int64], backward: float, out: NDArray[np.float32]
+        self,
+        query: QueryCodes,
+        coded: PlacedCodes,
+        chosen: NDArray[np.int64],
+        backward: float,
+        out: NDArray[np.float32],
     ) -> None:
         """Scores of the ``chosen`` pages into ``out``, both of shape (n,); out is contiguous float32."""
         tiles, groups, rows, _ = query.codes.shape
         best = np.empty((len(query.weights), LANES), dtype=np.int32)
         call = _compiled(self.kind.name, "page_scores", rows)
         call(
-            *_at(coded.codes, coded.starts, coded.rows, coded.scales, chosen),
-            len(chosen),
-            *_at(query.codes, query.begin_at, query.weights),
-            *(tiles, len(query.weights) // LANES, groups, backward * query.scale),
-            *_at(best, out),
+            *(*coded.at, chosen.ctypes.data, len(chosen)),
+            *(*query.at, tiles, len(query.weights) // LANES, groups, backward * query.scale),
+            *addresses(best, out),
         )
 
     def tiles(
@@ -142,11 +144,10 @@ class Kernels:
         best = np.empty((len(query.weights), LANES), dtype=np.int32)
         call = _compiled(self.kind.name, "tile_scores", rows)
         call(
-            *_at(coded.codes[first:end], coded.scales[first:end], coded.shares[first:end]),
+            *addresses(coded.codes[first:end], coded.scales[first:end], coded.shares[first:end]),
             *(end - first, coded.codes.shape[1]),
-            *_at(query.codes, query.begin_at, query.weights),
-            *(tiles, len(query.weights) // LANES, groups, backward * query.scale),
-            *_at(best, out),
+            *(*query.at, tiles, len(query.weights) // LANES, groups, backward * query.scale),
+            *addresses(best, out),
         )
 
 
@@ -159,8 +160,3 @@ def source(kind: Instructions, kernel: Literal["page_scores", "tile_scores"], ro
     """Text of one kernel, for query tiles of so many rows, and of what it calls."""
     text = page_scores(kind, rows) if kernel == "page_scores" else tile_scores(kind, rows)
     return f"{kind.declaration}\n{text}"
-
-
-def _at(*arrays: NDArray[Any]) -> list[int]:
-    """Addresses; whoever calls holds the arrays until the kernel has returned."""
-    return [array.ctypes.data for array in arrays]

@@ -6,7 +6,10 @@ codes. How far each page is off is stored beside them, which gives a bound on ev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +46,38 @@ class PageCodes:
     scales: NDArray[np.float32]
     errors: NDArray[np.float32]
     norms: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class PlacedCodes:
+    """Where the codes of pages lie in memory, so that one call of a kernel scores pages of many segments.
+
+    Attributes
+    ----------
+    parts : codes of pages, one after another
+    begins : int64, shape (P,), address of the first block of each page
+    rows, scales : as in :class:`PageCodes`, of all parts
+    """
+
+    parts: Sequence[PageCodes]
+    begins: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    scales: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, parts: Sequence[PageCodes]) -> PlacedCodes:
+        """All pages of at least one part, numbered through."""
+        return cls(
+            parts,
+            np.concatenate([part.codes.ctypes.data + part.starts[:-1] * part.codes.strides[0] for part in parts]),
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.scales for part in parts]),
+        )
+
+    @cached_property
+    def at(self) -> tuple[int, ...]:
+        """Addresses of begins, rows and scales."""
+        return addresses(self.begins, self.rows, self.scales)
 
 
 @dataclass(frozen=True)
@@ -88,6 +123,16 @@ class QueryCodes:
     def rows(self) -> int:
         """Query rows in a tile."""
         return int(self.codes.shape[2])
+
+    @cached_property
+    def at(self) -> tuple[int, ...]:
+        """Addresses of codes, begin_at and weights."""
+        return addresses(self.codes, self.begin_at, self.weights)
+
+
+def addresses(*arrays: NDArray[Any]) -> tuple[int, ...]:
+    """Where arrays begin; whoever calls holds them for as long."""
+    return tuple(array.ctypes.data for array in arrays)
 
 
 def page_codes(vectors: NDArray[np.float32], offsets: NDArray[np.int64]) -> PageCodes:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from made_index import made_rows
 
 from medvrag_core.index.kernels.code_scores import Kernels, source
-from medvrag_core.index.kernels.codes import PageCodes, page_codes, tile_codes
+from medvrag_core.index.kernels.codes import PageCodes, PlacedCodes, page_codes, tile_codes
 from medvrag_core.index.kernels.instructions import KINDS, Instructions, of_this_machine
 from medvrag_core.index.kernels.machine_code import assembly
 from medvrag_core.index.maxsim import score_pages
@@ -38,7 +38,7 @@ def asked(seed: int, rows: int, dim: int) -> np.ndarray:
 
 def scores(kernels: Kernels, query: np.ndarray, pages: PageCodes, backward: float, chosen: list[int]) -> np.ndarray:
     out = np.full(len(chosen), np.nan, dtype=np.float32)
-    kernels.pages(kernels.query(query), pages, np.array(chosen, dtype=np.int64), backward, out)
+    kernels.pages(kernels.query(query), PlacedCodes.of([pages]), np.array(chosen, dtype=np.int64), backward, out)
     return out
 
 
@@ -137,6 +137,19 @@ def test_a_page_scores_the_same_beside_any_other() -> None:
     assert scores(Kernels(), query, alone, 1.0, [0])[0] == scores(Kernels(), query, together, 1.0, [1])[0]
 
 
+def test_pages_of_several_parts_are_numbered_through() -> None:
+    vectors, offsets = made_rows(8, [5, 17, 40, 1, 33, 16], 16)
+    query, kernels = asked(9, 7, 16), Kernels()
+    whole = scores(kernels, query, page_codes(vectors, offsets), 1.0, [0, 3, 4, 5])
+    parts = [
+        page_codes(vectors[offsets[a] : offsets[b]], offsets[a : b + 1] - offsets[a])
+        for a, b in ((0, 2), (2, 3), (3, 6))
+    ]
+    out = np.empty(4, dtype=np.float32)
+    kernels.pages(kernels.query(query), PlacedCodes.of(parts), np.array([0, 3, 4, 5]), 1.0, out)
+    assert np.array_equal(out, whole)
+
+
 @pytest.mark.parametrize(
     ("kind", "triple", "cpu", "wanted"),
     [
@@ -162,7 +175,7 @@ def test_a_processor_without_such_an_instruction_gets_none() -> None:
 def test_many_threads_at_once_get_what_one_gets() -> None:
     """Each brings its own scratch memory, and nothing that a kernel reads is given back before it has read it."""
     vectors, offsets = made_rows(7, [60] * 400, 64)
-    pages = page_codes(vectors, offsets)
+    pages = PlacedCodes.of([page_codes(vectors, offsets)])
     tiles = tile_codes(vectors[:1600], np.arange(0, 1601, 4), np.full(1600, 0.25, dtype=np.float32), 4)
     queries = [asked(seed, 7 + seed % 20, 64) for seed in range(24)]
     kernels = Kernels()
