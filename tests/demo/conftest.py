@@ -13,11 +13,11 @@ sys.path.insert(0, str(DEMO))
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole demo corpus, built from its sources."""
+def built(pytestconfig: pytest.Config) -> Path:
+    """The whole demo corpus, built from its sources; what has not changed stays from the last run of the tests."""
     from build import build
 
-    out = tmp_path_factory.mktemp("demo") / "built"
+    out = pytestconfig.cache.mkdir("demo") / "built"
     build(out)
     return out
 
