@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.browser
 # Scripts and styles from files alone: nothing inline, nothing evaluated, no data: image.
 POLICY = "default-src 'none'; script-src {0}; style-src {0}; img-src {0}"
 MANY = 2_000
+AXE = "axe-core@4"
 
 
 def page_html(policy: str) -> str:
@@ -268,7 +272,7 @@ def test_a_trace_is_copied_whole(visit: Callable[..., Visit], site: Path) -> Non
 
 def test_the_viewer_zooms_shades_and_outlines(visit: Callable[..., Visit], site: Path) -> None:
     page = visit().open(address(site, "case=q-00000"))
-    page.get_by_role("button", name="Look at page page#p3, gold page").click()
+    page.get_by_role("button", name="Look at page 1. page#p3").click()
     viewer = page.get_by_role("dialog")
     expect(viewer.locator("h4")).to_have_text("page#p3 (1 of 9)")
     patches = viewer.locator(".mv-patches rect")
@@ -291,7 +295,7 @@ def test_the_viewer_zooms_shades_and_outlines(visit: Callable[..., Visit], site:
     viewer.get_by_label("Boxes of words").check()
     expect(viewer.locator(".mv-words rect")).to_have_count(2)
     expect(viewer.locator(".mv-words")).to_be_visible()
-    viewer.get_by_role("button", name="Native resolution").click()
+    viewer.get_by_role("button", name="1:1, native resolution").click()
     sheet = viewer.locator(".mv-sheet")
     assert sheet.bounding_box()["width"] == pytest.approx(300, abs=1)  # type: ignore[index]
     box = viewer.locator(".mv-words rect").first.bounding_box()
@@ -415,3 +419,35 @@ def test_it_fits_and_can_be_read_in_every_look(
     assert page.locator(".mv-inspector").evaluate(style)[0] == "rgb(26, 30, 35)"
     for image in page.locator(".mv-inspector img").all():
         assert image.get_attribute("alt") is not None
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The text of axe-core, fetched by npm; ``MEDVRAG_AXE`` names a file where there is no npm."""
+    if named := os.environ.get("MEDVRAG_AXE"):
+        return Path(named).read_text(encoding="utf-8")
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("no npm to fetch axe-core with; set MEDVRAG_AXE to a copy of axe.min.js")
+    folder = tmp_path_factory.mktemp("axe")
+    command = [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts", AXE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        pytest.skip(f"npm could not fetch {AXE}: {done.stderr.strip().splitlines()[-1:]}")
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}}])
+def test_axe_finds_nothing_serious(visit: Callable[..., Visit], site: Path, axe: str, look: dict[str, Any]) -> None:
+    page = visit(bypass_csp=True, **look).open(address(site, "case=q-00002&round=2&with=page_single"))
+    for summary in page.locator(".mv-detail summary").all():
+        summary.evaluate("e => { e.parentElement.open = true; }")
+    page.evaluate(axe)
+    told = "v => [v.impact, v.id, v.nodes.map(n => n.html).slice(0, 3)]"
+    run = f"async scope => (await axe.run(scope, {{preload: false}})).violations.map({told})"
+    found = page.evaluate(run, ".mv-inspector")
+    page.locator("ol.mv-pages button").first.click()
+    page.get_by_role("dialog").get_by_role("radio").nth(3).wait_for()
+    found += page.evaluate(run, "dialog")
+    assert [one for one in found if one[0] in ("serious", "critical")] == []

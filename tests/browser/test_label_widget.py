@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,38 +33,13 @@ LabelWidget(tasks, questions, page=page, image=lambda _: Path("page.png"), folde
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[str]:
+def lab(jupyterlab: Callable[[Path], str], tmp_path: Path) -> str:
     """JupyterLab over a folder with one notebook that shows the widget; its address."""
     Image.new("RGB", (60, 80), "white").save(tmp_path / "page.png")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, tmp_path / "label.ipynb")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = {"ServerApp": {"token": "", "password": "", "allow_root": True, "port": port, "open_browser": False}}
-    (tmp_path / "config.json").write_text(json.dumps(settings))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "jupyterlab", "--config", str(tmp_path / "config.json")],
-        cwd=tmp_path,
-        env=os.environ | {"JUPYTER_CONFIG_DIR": str(tmp_path / "jupyter"), "IPYTHONDIR": str(tmp_path / "ipython")},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(240):
-            try:
-                urllib.request.urlopen(f"{address}/api").close()
-                break
-            except OSError:
-                assert process.poll() is None, "JupyterLab ended"
-                time.sleep(0.5)
-        yield address
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(30)
+    return jupyterlab(tmp_path)
 
 
 def test_a_rater_clicks_through_the_widget_in_jupyterlab(chromium: Browser, lab: str, tmp_path: Path) -> None:

@@ -532,13 +532,13 @@ function inspector(root, host) {
         gold.has(page) && tag("good", "gold page"));
       const look = h("span.look");
       if (card?.thumbnail) {
-        const image = h("img", { alt: "", loading: "lazy", width: card.width, height: card.height });
+        const image = h("img", { alt: "Look at page", loading: "lazy", width: card.width, height: card.height });
         picture(card.thumbnail).then((url) => { image.src = url; }, () => look.replaceChildren("no image"));
         look.append(image);
       } else put(look, [card?.hidden ? `not shown: ${card.hidden}` : "no image"]);
       const body = [look, told];
       return h(`li${gold.has(page) ? ".is-gold" : ""}`, {}, card?.image
-        ? h("button.page", { type: "button", "aria-label": `Look at page ${shown}${gold.has(page) ? ", gold page" : ""}`,
+        ? h("button.page", { type: "button",
           onclick: () => viewer.show(pages, pages.indexOf(card), one.maps[k], r.query) }, body)
         : h("span.page", {}, body));
     }));
@@ -725,7 +725,7 @@ function pageViewer(uid, load, picture, onClose) {
   const dialog = h("dialog.viewer", { "aria-labelledby": `${uid}-viewer`, onkeydown: key, onclose: onClose },
     h(".bar", {}, title, h("span.grow"), button("←", "Page before", () => turn(-1)), button("→", "Page after", () => turn(1)),
       button("−", "Smaller", () => zoom(1 / 1.25)), scale, button("+", "Larger", () => zoom(1.25)),
-      button("Fit", "Fit the width", fit), button("1:1", "Native resolution", () => setWidth(image.naturalWidth)), button("Close", "Close", () => dialog.close())),
+      button("Fit", "Fit the width", fit), button("1:1", "1:1, native resolution", () => setWidth(image.naturalWidth)), button("Close", "Close", () => dialog.close())),
     h(".split", {}, area, h(".panel", {}, h("label.check", {}, withWords, "Boxes of words"), h("label.slide", {}, "Opacity of the heatmap", opacity), maps, note, pointed, credit)));
   let pages = [], place = 0, address = "", query = "", wanted = 0, shading = 1, width = 0, fitted = true;
   let sheetRecord = null, shown = null;

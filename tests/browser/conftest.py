@@ -1,0 +1,52 @@
+"""What browser tests share: JupyterLab over a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def jupyterlab() -> Iterator[Callable[[Path], str]]:
+    """Starts JupyterLab over a folder, with settings of its own there, and returns its address."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(folder: Path) -> str:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        settings = {"ServerApp": {"token": "", "password": "", "allow_root": True, "port": port, "open_browser": False}}
+        (folder / "config.json").write_text(json.dumps(settings))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", "--config", str(folder / "config.json")],
+            cwd=folder,
+            env=os.environ | {"JUPYTER_CONFIG_DIR": str(folder / "jupyter"), "IPYTHONDIR": str(folder / "ipython")},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        started.append(process)
+        address = f"http://127.0.0.1:{port}"
+        for _ in range(240):
+            try:
+                urllib.request.urlopen(f"{address}/api").close()
+                break
+            except OSError:
+                assert process.poll() is None, "JupyterLab ended"
+                time.sleep(0.5)
+        return address
+
+    yield start
+    for process in started:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(30)
