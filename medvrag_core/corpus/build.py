@@ -7,7 +7,8 @@ import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from urllib.parse import quote
@@ -25,7 +26,7 @@ from medvrag_core.corpus.store import CorpusManifest, CorpusStore
 from medvrag_core.corpus.summaries import summarize_pages
 from medvrag_core.errors import InputError
 from medvrag_core.records import Article, LedgerEntry, Record
-from medvrag_core.runs.publish import sha256_of, whole_folder, write_text
+from medvrag_core.runs.publish import sha256_of, whole_file, whole_folder, write_text
 from medvrag_core.runs.stage import require_same_settings, save_settings
 from medvrag_core.settings import CorpusSettings
 
@@ -177,8 +178,8 @@ def _write_article(folder: Path, outcome: ArticleOutcome, pages: Sequence[Render
 def write_pages(folder: Path, pages: Sequence[RenderedPage]) -> None:
     """Write pages with their layouts where :class:`~medvrag_core.corpus.store.CorpusStore` looks for them."""
     stored = [StoredPage(page=p.page, image_sha256=p.image_sha256) for p in pages]
-    (folder / "pages.jsonl").write_text(_lines(stored), encoding="utf-8")
-    layouts = _lines([p.layout for p in pages]).encode()
+    (folder / "pages.jsonl").write_text("".join(_lines(stored)), encoding="utf-8")
+    layouts = "".join(_lines(page.layout for page in pages)).encode()
     # mtime 0: the same pages give the same bytes. Level 9, the default, takes far longer than 6 for hardly less.
     (folder / "layouts.jsonl.gz").write_bytes(gzip.compress(layouts, compresslevel=6, mtime=0))
 
@@ -190,25 +191,28 @@ def read_stored_pages(home: Path) -> list[StoredPage]:
 
 
 def publish_index(
-    folder: Path, articles: Sequence[Article], pages: Sequence[StoredPage], ledger: Sequence[LedgerEntry]
+    folder: Path, articles: Sequence[Article], pages: Iterable[StoredPage], ledger: Sequence[LedgerEntry]
 ) -> None:
     """Write what makes the pages in ``folder`` a corpus; the manifest comes last.
 
-    Raises InputError when there is no page.
+    ``pages`` are gone through more than once, and never held all at a time. Raises InputError when there is none.
     """
-    write_text(folder / "ledger.jsonl", _lines(ledger))
+    _write_lines(folder / "ledger.jsonl", ledger)
     write_ledger_table(folder, ledger_rows(articles, (page.page for page in pages), ledger))
-    if not pages:
+    if next(iter(pages), None) is None:
         raise InputError(
             f"no usable page in {len({entry.file for entry in ledger})} files",
             way_out=f"read {folder / 'ledger.jsonl'}, which says why",
         )
-    write_text(folder / "articles.jsonl", _lines(articles))
-    write_text(folder / "pages.jsonl", _lines([page.page for page in pages]))
-    digest = hashlib.sha256()
-    for page in pages:
-        digest.update(f"{page.page.to_json()}\n{page.image_sha256}\n".encode())
-    manifest = CorpusManifest(articles=len(articles), pages=len(pages), fingerprint=digest.hexdigest()[:16])
+    _write_lines(folder / "articles.jsonl", articles)
+    digest, count = hashlib.sha256(), 0
+    with whole_file(folder / "pages.jsonl") as temporary, temporary.open("w", encoding="utf-8") as handle:
+        for page in pages:
+            line = page.page.to_json()
+            handle.write(line + "\n")
+            digest.update(f"{line}\n{page.image_sha256}\n".encode())
+            count += 1
+    manifest = CorpusManifest(articles=len(articles), pages=count, fingerprint=digest.hexdigest()[:16])
     write_text(folder / "manifest.json", manifest.to_json())
 
 
@@ -216,29 +220,28 @@ def _publish_articles(
     documents: Sequence[SourceDocument], folder: Path, ledger: Sequence[LedgerEntry], settings: CorpusSettings
 ) -> None:
     outcomes: list[ArticleOutcome] = []
-    stored: list[StoredPage] = []
+    pages = _StoredPages()
     for document in documents:
         home = folder / article_folder(document.article_id)
         outcome = ArticleOutcome.from_json((home / "outcome.json").read_bytes(), source=str(home))
-        own = read_stored_pages(home)
-        outcomes.append(_settled(document, outcome, own, settings.licence))
-        stored += own
+        outcomes.append(_settled(document, outcome, read_stored_pages(home), settings.licence))
+        pages.homes.append(home)
     entries = [*ledger, *(entry for outcome in outcomes for entry in outcome.entries)]
     files = {o.article_id: o.article.file for o in outcomes if o.article is not None}
     blank = {entry.page_id for entry in entries if entry.reason == BLANK}
-    kept, repeated = _without_duplicates(stored, files, blank)
+    repeated = _repeated(pages, files, blank)
+    pages.gone.update(entry.page_id for entry in repeated)
     known = [outcome.article for outcome in outcomes if outcome.article is not None]
-    kept, screened, screening = screen_pages(known, kept, settings.exclusion)
+    screened, screening = screen_pages(known, pages, settings.exclusion)
+    pages.gone.update(entry.page_id for entry in screened if entry.state == "dropped")
     write_screening(folder, screening)
-    counts: dict[str, int] = {}
-    for page in kept:
-        counts[page.page.article_id] = counts.get(page.page.article_id, 0) + 1
+    counts = Counter(page.page.article_id for page in pages)
     articles = [
         o.article.model_copy(update={"pages": counts[o.article_id]})
         for o in outcomes
         if o.article is not None and o.article_id in counts
     ]
-    publish_index(folder, articles, kept, [*entries, *repeated, *screened])
+    publish_index(folder, articles, pages, [*entries, *repeated, *screened])
 
 
 def _settled(
@@ -252,28 +255,40 @@ def _settled(
     return outcome.model_copy(update={"article": article, "entries": (*outcome.entries, *entries)})
 
 
-def _without_duplicates(
-    pages: Sequence[StoredPage], files: dict[str, str], blank: set[str]
-) -> tuple[list[StoredPage], Iterator[LedgerEntry]]:
-    """Pages whose image and text were not seen before, and an entry for each that was; all ``blank`` ones stay."""
-    first: dict[tuple[str, str], StoredPage] = {}
-    kept, repeated = [], []
-    for page in pages:
-        seen = first.setdefault((page.image_sha256, page.page.text), page)
-        if seen is page or page.page.page_id in blank:
-            kept.append(page)
-        else:
+class _StoredPages:
+    """Pages of finished articles but for those that are ``gone``; each pass reads them anew, an article at a time."""
+
+    def __init__(self) -> None:
+        self.homes: list[Path] = []
+        self.gone: set[str] = set()
+
+    def __iter__(self) -> Iterator[StoredPage]:
+        for home in self.homes:
+            yield from (page for page in read_stored_pages(home) if page.page.page_id not in self.gone)
+
+
+def _repeated(pages: Iterable[StoredPage], files: dict[str, str], blank: set[str]) -> list[LedgerEntry]:
+    """An entry for each page whose image and text were seen before; ``blank`` ones may look alike."""
+    first: dict[bytes, str] = {}
+    repeated = []
+    for stored in pages:
+        page = stored.page
+        if page.page_id in blank:
+            continue
+        seen = first.setdefault(hashlib.sha256(f"{stored.image_sha256}\n{page.text}".encode()).digest(), page.page_id)
+        if seen != page.page_id:
+            detail = f"same image and text as {seen}"
+            file = files[page.article_id]
             repeated.append(
-                LedgerEntry(
-                    file=files[page.page.article_id],
-                    page_id=page.page.page_id,
-                    state="dropped",
-                    reason="duplicate_page",
-                    detail=f"same image and text as {seen.page.page_id}",
-                )
+                LedgerEntry(file=file, page_id=page.page_id, state="dropped", reason="duplicate_page", detail=detail)
             )
-    return kept, iter(repeated)
+    return repeated
 
 
-def _lines(records: Sequence[Record]) -> str:
-    return "".join(record.to_json() + "\n" for record in records)
+def _lines(records: Iterable[Record]) -> Iterator[str]:
+    return (record.to_json() + "\n" for record in records)
+
+
+def _write_lines(path: Path, records: Iterable[Record]) -> None:
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
+        handle.writelines(_lines(records))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from medvrag_core.corpus.licences import parsed_licence
 from medvrag_core.corpus.source import article_id_of
 from medvrag_core.errors import InputError
-from medvrag_core.records import Article, LedgerEntry, Page, Record
+from medvrag_core.records import Article, LedgerEntry, Page, Record, TextSource
 from medvrag_core.runs.publish import whole_file
 
 if TYPE_CHECKING:
@@ -61,6 +61,22 @@ class LedgerRow(Record):
     licence: str = ""
 
 
+class _Kept(NamedTuple):
+    """What the table tells of a page in the corpus, without its text."""
+
+    article_id: str
+    source: TextSource
+    words: int
+    width: int
+    height: int
+    dpi: float
+
+    @classmethod
+    def of(cls, page: Page) -> _Kept:
+        words = len(page.text.split())
+        return cls(page.article_id, page.text_source, words, page.image_width, page.image_height, page.dpi)
+
+
 def ledger_rows(articles: Sequence[Article], pages: Iterable[Page], entries: Sequence[LedgerEntry]) -> list[LedgerRow]:
     """The table of a corpus, sorted by file and page, whatever the order of the entries.
 
@@ -69,13 +85,13 @@ def ledger_rows(articles: Sequence[Article], pages: Iterable[Page], entries: Seq
     articles, pages : what is in the corpus
     entries : its ledger, dropped articles and pages included
     """
-    kept = {page.page_id: page for page in pages}
+    kept = {page.page_id: _Kept.of(page) for page in pages}
     of_file = {article.article_id: article.file for article in articles}
     told: dict[str, dict[str, list[LedgerEntry]]] = {}
     for entry in entries:
         told.setdefault(entry.file, {}).setdefault(entry.page_id, []).append(entry)
-    for page in kept.values():
-        told.setdefault(of_file[page.article_id], {}).setdefault(page.page_id, [])
+    for page_id, page in kept.items():
+        told.setdefault(of_file[page.article_id], {}).setdefault(page_id, [])
     of_article = {article.file: article for article in articles}
     rows = []
     for file, by_page in sorted(told.items()):
@@ -113,14 +129,14 @@ def read_ledger_table(folder: Path) -> list[LedgerRow]:
 
 
 def _page_row(
-    file: str, page_id: str, page: Page | None, said: Sequence[LedgerEntry], of_file: Sequence[LedgerEntry]
+    file: str, page_id: str, page: _Kept | None, said: Sequence[LedgerEntry], of_file: Sequence[LedgerEntry]
 ) -> LedgerRow:
     article_id, _, number = page_id.rpartition("#p")
     # The last word counts: a page is read first, and found to be a duplicate later.
     how = [e for e in said if e.state == "kept"]
     gone = [e for e in said if e.state in ("dropped", "quarantined")] or [e for e in of_file if e.state != "changed"]
     last = (how if page else gone)[-1:]
-    reason = last[0].reason if last else _HOW[page.text_source] if page else "left_out"
+    reason = last[0].reason if last else _HOW[page.source] if page else "left_out"
     return LedgerRow(
         file=file,
         article_id=article_id,
@@ -130,9 +146,9 @@ def _page_row(
         reason=reason,
         detail="; ".join(entry.detail for entry in (*last, *(e for e in said if page and e.state == "changed"))),
         changes=_changes(said),
-        words=len(page.text.split()) if page else None,
-        image_width=page.image_width if page else None,
-        image_height=page.image_height if page else None,
+        words=page.words if page else None,
+        image_width=page.width if page else None,
+        image_height=page.height if page else None,
         dpi=page.dpi if page else None,
     )
 

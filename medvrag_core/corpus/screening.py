@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import Field
@@ -39,27 +39,31 @@ class Screening(Record):
 
 
 def screen_pages(
-    articles: Sequence[Article], pages: Sequence[StoredPage], settings: ExclusionSettings
-) -> tuple[list[StoredPage], list[LedgerEntry], Screening]:
-    """Pages that stay in a corpus, entries of its ledger for what was found, and the record of it.
+    articles: Sequence[Article], pages: Iterable[StoredPage], settings: ExclusionSettings
+) -> tuple[list[LedgerEntry], Screening]:
+    """Entries of a corpus's ledger for what was found, and the record of it; pages told as dropped have to leave it.
+
+    ``pages`` are gone through more than once, and not at all where nothing is asked for.
 
     Raises
     ------
     InputError : a file that the settings name is unusable
     """
+    if settings == ExclusionSettings():
+        return [], Screening(settings=settings)
     files = {article.article_id: article.file for article in articles}
     questions = [question for name in settings.questions for question in read_known_questions(Path(name))]
     ids = listed_ids([Path(name) for name in settings.ids])
     # What a list names is told by the list; a question is named where no list does.
     excluded = excluded_articles(articles, source_ids(questions) | ids)
-    stay = [page for page in pages if page.page.article_id not in excluded]
     entries = [_excluded(files[article_id], "", why) for article_id, why in sorted(excluded.items())]
     entries += [
         _excluded(files[page.page.article_id], page.page.page_id, excluded[page.page.article_id])
         for page in pages
         if page.page.article_id in excluded
     ]
-    hits = tuple(find_questions((page.page for page in stay), questions, settings.near))
+    stay = (page.page for page in pages if page.page.article_id not in excluded)
+    hits = tuple(find_questions(stay, questions, settings.near))
     told = _told(hits)
     gone = told.keys() if settings.suspect_pages == "leave_out" else set()
     entries += [
@@ -70,7 +74,7 @@ def screen_pages(
             reason="question_text",
             detail=told[page.page.page_id],
         )
-        for page in stay
+        for page in pages
         if page.page.page_id in told
     ]
     sought = {text_digest(question.text) for question in questions if is_sought(question.text)}
@@ -81,7 +85,7 @@ def screen_pages(
         excluded=excluded,
         hits=hits,
     )
-    return [page for page in stay if page.page.page_id not in gone], entries, record
+    return entries, record
 
 
 def write_screening(folder: Path, screening: Screening) -> None:

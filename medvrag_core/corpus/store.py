@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -54,6 +55,10 @@ class CorpusStore:
         """All pages."""
         return _read(self.folder / "pages.jsonl", Page)
 
+    def each_page(self) -> Iterator[Page]:
+        """The same pages one after another, read anew and not kept."""
+        return _each(self.folder / "pages.jsonl", Page)
+
     @cached_property
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """What became of every file and page of the source."""
@@ -89,8 +94,11 @@ class CorpusStore:
 
     def layout(self, page_id: str) -> PageLayout:
         """Words and regions of one page."""
-        home = str(Path(self.page(page_id).image).parent.parent)
-        return self._layouts(home)[page_id]
+        return self.layout_of(self.page(page_id))
+
+    def layout_of(self, page: Page) -> PageLayout:
+        """The same for a page at hand; the other pages are not read for it."""
+        return self._layouts(str(Path(page.image).parent.parent))[page.page_id]
 
     def _read_layouts(self, home: str) -> dict[str, PageLayout]:
         path = self.folder / home / "layouts.jsonl.gz"
@@ -100,7 +108,11 @@ class CorpusStore:
 
 
 def _read(path: Path, record: type[_R]) -> tuple[_R, ...]:
+    return tuple(_each(path, record))
+
+
+def _each(path: Path, record: type[_R]) -> Iterator[_R]:
     if not path.is_file():
         raise NotBuiltError(f"{path}: is missing", way_out="build the corpus again; finished articles are kept")
     with path.open("rb") as handle:
-        return tuple(record.from_json(line, source=str(path)) for line in handle)
+        yield from (record.from_json(line, source=str(path)) for line in handle)

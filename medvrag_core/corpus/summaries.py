@@ -16,7 +16,7 @@ from pathlib import Path
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.models.tokens import EstimatedTokens
 from medvrag_core.records import Page, PageLayout, Summary
-from medvrag_core.runs.publish import write_text
+from medvrag_core.runs.publish import whole_file
 from medvrag_core.settings import CorpusSettings
 
 METHOD = "extractive-1"
@@ -37,27 +37,30 @@ class Extracts:
     def __init__(self, store: CorpusStore, limit: int) -> None:
         self._store, self._limit, self._tokens = store, limit, EstimatedTokens()
         frequency: Counter[str] = Counter()
-        for page in store.pages:
+        pages = 0
+        for page in store.each_page():
             frequency.update(set(_terms(page.text)))
-        self._rarity = {term: math.log(1 + len(store.pages) / count) for term, count in frequency.items()}
+            pages += 1
+        self._rarity = {term: math.log(1 + pages / count) for term, count in frequency.items()}
         self._titles = {article.article_id: article.title for article in store.articles}
 
     def of(self, page: Page) -> Summary:
         """The summary of one page; the same corpus gives the same text."""
         title = self._titles.get(page.article_id, "")
-        text = summarize(page, self._store.layout(page.page_id), title, self._rarity, self._limit)
+        text = summarize(page, self._store.layout_of(page), title, self._rarity, self._limit)
         return Summary(page_id=page.page_id, text=text, method=METHOD, tokens=self._tokens.count(text))
 
 
 def summarize_pages(store: CorpusStore, settings: CorpusSettings) -> None:
     """Write the extract of every page of the store, deterministically."""
     extracts = Extracts(store, settings.summary_tokens)
-    write_summaries(store.folder, map(extracts.of, store.pages))
+    write_summaries(store.folder, map(extracts.of, store.each_page()))
 
 
 def write_summaries(folder: Path, summaries: Iterable[Summary]) -> None:
     """Publish ``summaries.jsonl``."""
-    write_text(folder / "summaries.jsonl", "".join(summary.to_json() + "\n" for summary in summaries))
+    with whole_file(folder / "summaries.jsonl") as temporary, temporary.open("w", encoding="utf-8") as handle:
+        handle.writelines(summary.to_json() + "\n" for summary in summaries)
 
 
 def shortened(text: str, limit: int) -> str:
