@@ -107,7 +107,7 @@ def inked(page: pymupdf.Page) -> list[tuple[pymupdf.Rect, str]]:
         x0, y0, x1, y1 = line["bbox"]
         high = y1 - y0
         text = "".join(span["text"] for span in line["spans"])
-        boxes.append((pymupdf.Rect(x0, y0 + 0.33 * high, x1, y1 - 0.33 * high), text))
+        boxes.append((pymupdf.Rect(x0, y0 + 0.2 * high, x1, y1 - 0.2 * high), text))
     return [(box, text) for box, text in boxes if text.strip()]
 
 
@@ -185,6 +185,17 @@ def test_a_square_of_a_forest_plot_stands_at_its_estimate() -> None:
     assert abs((square.x0 + square.x1) / 2 - at["1"]) < 0.5
     ends = next(box for box in lines if abs(box.height) < 0.1 and abs((box.y0) - (square.y0 + square.y1) / 2) < 0.5)
     assert abs(ends.x0 - at["0.5"]) < 0.5 and abs(ends.x1 - at["2"]) < 0.5
+
+
+def test_survival_falls_in_steps_from_the_first_time_to_the_last() -> None:
+    page = drawn("survival", 402.0)
+    curves = [item for item in page.get_drawings() if item["width"] and abs(item["width"] - 1.3) < 0.01]
+    pieces = [[piece for piece in item["items"] if piece[0] == "l"] for item in curves]
+    steps = [drawn_pieces for drawn_pieces in pieces if len(drawn_pieces) > 1]
+    assert len(steps) == 2
+    for lines in steps:
+        assert all(abs(a.x - b.x) < 0.01 or abs(a.y - b.y) < 0.01 for _, a, b in lines)
+        assert len({round(a.y, 1) for _, a, _ in lines} | {round(lines[-1][2].y, 1)}) == 3
 
 
 def test_a_result_stands_where_its_track_says() -> None:

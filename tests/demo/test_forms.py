@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pymupdf
 import pytest
 from build import BuiltArticle, Manifest, build
@@ -143,6 +145,20 @@ def test_a_long_turned_table_goes_on_over_the_page(make_article: Make, tmp_path:
         article(make_article, tmp_path, both.replace("breaks: true\n", ""))
 
 
+def slope_of_the_head_rule(page: pymupdf.Page) -> float:
+    """Degrees by which the line under the running head rises to the right."""
+    pixmap = page.get_pixmap(dpi=150, colorspace=pymupdf.csGRAY)
+    gray = np.frombuffer(pixmap.samples, dtype=np.uint8).reshape(pixmap.height, pixmap.width).astype(float)
+    places = []
+    for share in (0.2, 0.8):
+        across = int(share * pixmap.width)
+        # The darkest row of a narrow band between the running head and the text.
+        band = gray[70:108, across - 12 : across + 12].mean(axis=1)
+        places.append((across, 70 + int(band.argmin())))
+    (left, high), (right, low) = places
+    return math.degrees(math.atan2(high - low, right - left))
+
+
 def test_scanned_pages_are_pictures_without_text(make_article: Make, tmp_path: Path) -> None:
     body = f"{FILLER * 150}\n\n{TURNED_TABLE}"
     built, document = article(make_article, tmp_path, body, scanned="true")
@@ -154,6 +170,7 @@ def test_scanned_pages_are_pictures_without_text(make_article: Make, tmp_path: P
         assert abs(image[2] - page.rect.width * 150 / 72) < 2
         gray = page.get_pixmap(dpi=40, colorspace=pymupdf.csGRAY)
         assert len(set(gray.samples)) > 20, "ink and grain"
+        assert abs(slope_of_the_head_rule(page) - angle_of("sample", page.number + 1)) < 0.15
     angles = [angle_of("sample", page) for page in range(1, 20)]
     assert len(set(angles)) == 19 and all(0.2 <= abs(angle) <= 0.9 for angle in angles)
     assert min(angles) < 0 < max(angles)
