@@ -52,7 +52,7 @@ def plan(
             questions=questions or 0,
             scanned=scanned,
         )
-    made = plan_run(profile_for(workspace, profile, set_), size, units)
+    made = plan_run(profile_for(workspace, profile, set_), size, units, system)
     if workspace is not None:
         made = made.model_copy(update={"checked": check_plan(made, workspace, system)})
     typer.echo(made.model_dump_json(indent=1) if as_json else plan_text(made))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from medvrag_core.errors import SettingsError
+from medvrag_core.evaluation.cost.helper_calls import helper_calls
 from medvrag_core.evaluation.cost.run_plan import Memory, PlanLine, RunPlan, Stage
 from medvrag_core.evaluation.cost.run_size import (
     CallTokens,
@@ -41,6 +42,8 @@ from medvrag_core.settings import ModelSettings, Profile
 _GIGA = 1e9
 _HOUR = 3600.0
 _LINK_BYTES = 4
+_PRODUCTS = 20.0
+"""Dot products of the search for near-duplicates, by pages to the power 1.5."""
 _PAPER_FILTER_TOKENS = 240_000
 _PAPER_PAGES = 10
 _SUMMARY_PROMPT_TOKENS = 250
@@ -50,16 +53,18 @@ _PATCHES_PER_TOKEN = 4
 """Image patches that a model of the Qwen family merges into one token."""
 
 
-def plan_run(profile: Profile, size: RunSize, costs: UnitCosts) -> RunPlan:
+def plan_run(profile: Profile, size: RunSize, costs: UnitCosts, system: str = "medvrag") -> RunPlan:
     """Everything that `medvrag run` does with a profile, from the PDFs to the answers of one system.
+
+    Search, filter and reader are those of MedVRAG whatever the ``system``; of others, calls of the helper and the
+    generator are added.
 
     What cannot be computed, since a model is not known here or runs elsewhere, is told in ``notes``; what cannot work
     is told in ``does_not_fit``.
     """
-    work = _Work(profile, size, costs, page_size(profile, costs))
-    lines = tuple(
-        line for part in (_corpus, _embedding, _index, _search, _filter, _reader, _traces) for line in part(work)
-    )
+    work = _Work(profile, size, costs, page_size(profile, costs), system)
+    parts = (_corpus, _embedding, _index, _search, _filter, _helper, _reader, _traces)
+    lines = tuple(line for part in parts for line in part(work))
     used = sorted({name for line in lines for name in line.costs})
     return RunPlan(
         profile=profile.name,
@@ -84,6 +89,7 @@ class _Work:
     size: RunSize
     costs: UnitCosts
     page: PageSize
+    system: str
 
     @property
     def vectors(self) -> float:
@@ -172,7 +178,7 @@ def _index(work: _Work) -> Iterator[PlanLine]:
         "index", "codes and centroids", work.size.pages, "pages", "index_s", core_s=core, wall_s=core,
         bytes=work.size.pages * segment_bytes(work.page.vectors, width, index.centroids),
     )  # fmt: skip
-    pairs = work.size.pages**2 / 2 * width / _GIGA * work.value("maxsim_s")
+    pairs = duplicate_products(work.size.pages) * width / _GIGA * work.value("maxsim_s")
     yield work.line("index", "near-duplicates", work.size.pages, "pages", "maxsim_s", core_s=pairs, wall_s=pairs)
     kind = _kind_of_ann(work.profile, work.centroids)
     if index.mode != "paper" or kind == "flat":  # A flat one is made whenever the index is opened.
@@ -184,6 +190,28 @@ def _index(work: _Work) -> Iterator[PlanLine]:
         "index", f"ANN ({kind})", work.centroids, "centroids", *names, core_s=core, wall_s=core,
         bytes=work.centroids * a_centroid,
     )  # fmt: skip
+
+
+def duplicate_products(pages: int) -> float:
+    """Dot products that the search for near-duplicates takes, at most those of all pages with all.
+
+    The law is measured (``benchmarks/results/duplicates.json``, 20,000 to 350,000 pages).
+
+    >>> round(350_000**2 / 2 / duplicate_products(350_000), 1)
+    14.8
+    """
+    return min(pages**2 / 2, _PRODUCTS * pages * math.sqrt(pages))
+
+
+def _helper(work: _Work) -> Iterator[PlanLine]:
+    """Calls beside filter and reader; nothing here has timed them, so their time stays open."""
+    for task in helper_calls(work.system, work.profile, work.costs) if work.size.questions else ():
+        model = work.profile.generator_model if task.role == "generator" else work.profile.helper_model
+        calls = work.size.questions * task.calls
+        yield work.line(
+            "helper", f"{model.model or 'a model'}: {task.task}, replies of the longest", calls, "calls", wall_s=None,
+            prompt_tokens=calls * task.prompt, completion_tokens=calls * task.completion,
+        )  # fmt: skip
 
 
 def _search(work: _Work) -> Iterator[PlanLine]:

@@ -55,7 +55,7 @@ def _checked(plan: RunPlan, workspace: Workspace, system: str) -> Iterator[Check
         yield _row("page vectors", "s", _seconds(plan, "embedding"), throughput.seconds)
     if plan.size.questions and plan.size.questions == _answered(workspace, system):
         answered = sum(trace.seconds for trace in each_trace(workspace, system))
-        yield _row("answers", "s", _seconds(plan, "search", "filter", "reader"), answered)
+        yield _row("answers", "s", _seconds(plan, "search", "filter", "helper", "reader"), answered)
         sizes = (*sizes, ("traces", ("traces",), workspace.traces(system)))
     for what, stages, folder in sizes:
         if folder.is_dir():

@@ -8,7 +8,7 @@ from medvrag_core.evaluation.cost.run_size import RunSize
 from medvrag_core.evaluation.cost.unit_costs import Kind, UnitCost
 from medvrag_core.records import Record
 
-Stage = Literal["corpus", "summaries", "embedding", "index", "search", "filter", "reader", "traces"]
+Stage = Literal["corpus", "summaries", "embedding", "index", "search", "filter", "helper", "reader", "traces"]
 
 
 class PlanLine(Record):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medvrag_core.evaluation.cost.plan import plan_run
+from medvrag_core.evaluation.cost.helper_calls import helper_calls
+from medvrag_core.evaluation.cost.plan import duplicate_products, plan_run
 from medvrag_core.evaluation.cost.run_plan import PlanLine, RunPlan
 from medvrag_core.evaluation.cost.run_size import (
     RunSize,
@@ -21,7 +24,9 @@ from medvrag_core.evaluation.cost.unit_costs import UnitCost, shipped_costs
 from medvrag_core.filter.llm_ranker import LlmRanker
 from medvrag_core.models.serving.plan import page_tokens
 from medvrag_core.profiles.load import load_profile
+from medvrag_core.records import StepKind
 from medvrag_core.settings import Profile
+from medvrag_core.systems.base import catalog
 
 SHIPPED = shipped_costs()
 ONE = {name: cost.model_copy(update={"value": 1.0}) for name, cost in SHIPPED.items()}
@@ -243,6 +248,7 @@ def test_totals_are_the_sums_of_lines_and_sources_are_given(name: str) -> None:
         assert made.kind == "assumed" or all(kind in {"measured", made.kind} for kind in kinds)
 
 
+@settings(deadline=None)
 @given(pages=st.integers(1, 10_000), more=st.integers(2, 5), name=st.sampled_from(["cpu", "a100"]))
 def test_more_pages_take_more_of_everything(pages: int, more: int, name: str) -> None:
     few, many = (
@@ -255,3 +261,48 @@ def test_more_pages_take_more_of_everything(pages: int, more: int, name: str) ->
         if a.stage in {"corpus", "embedding"}:
             assert b.bytes == pytest.approx(more * a.bytes)
             assert b.wall_s == pytest.approx(more * (a.wall_s or 0))
+
+
+# --- near-duplicates, and tasks beside filter and reader ----------------------------------
+
+
+def test_near_duplicates_follow_the_measured_law() -> None:
+    results = Path(__file__).parents[3] / "benchmarks" / "results" / "duplicates.json"
+    for row in json.loads(results.read_text(encoding="utf-8"))["rows"]:
+        assert duplicate_products(row["pages"]) == pytest.approx(row["dot_products"], rel=0.1), row["kind"]
+    assert duplicate_products(100) == 5_000, "a few pages are compared all with all"
+    plan = planned("cpu", RunSize(articles=1, pages=40_000, questions=0), workers=1)
+    width = page_size(load_profile("cpu"), ONE).vector_width
+    assert line(plan, "index", "near-duplicates").core_s == pytest.approx(20 * 40_000**1.5 * width / 1e9)
+
+
+def test_calls_of_helper_and_generator_by_hand() -> None:
+    size, profile = RunSize(articles=2, pages=1_000, questions=10), load_profile("a100")
+    assert not [made for made in planned(profile, size).lines if made.stage == "helper"]
+
+    def asked(system: str) -> dict[str, float]:
+        lines = [made for made in plan_run(profile, size, SHIPPED, system).lines if made.stage == "helper"]
+        assert all(made.wall_s is None for made in lines), "nobody has timed them"
+        return {made.what.split(": ")[1].partition(",")[0]: made.amount for made in lines}
+
+    assert asked("i_medrag") == {"ask": 10 * 4, "follow_up": 10 * 4 * 3}
+    assert asked("medrgag") == {"summarize": 10 * 5, "explore": 10, "generate": 10 * 5, "select": 10}
+    rounds = rounds_a_question(profile, SHIPPED)
+    told = max(profile.loop.pages_shown, profile.loop.summaries_shown)
+    assert asked("medrgag_pages") == pytest.approx(
+        {"summarize": 10 * rounds * told, "explore": 10 * rounds, "generate": 10 * rounds * 5, "select": 10 * rounds}
+    )
+    plan = plan_run(profile, size, SHIPPED, "i_medrag")
+    assert line(plan, "helper", "follow_up").prompt_tokens == 120 * (500 + 32 * profile.text.chunk_tokens)
+    assert any("follow_up" in note for note in plan.notes)
+    assert not [
+        made for made in plan_run(load_profile("cpu"), size, SHIPPED, "medrgag").lines if made.stage == "helper"
+    ]
+
+
+def test_every_task_of_every_system_is_counted() -> None:
+    profile = load_profile("a100")
+    for name, entry in catalog().items():
+        # The reader itself observes and weighs (EVisRAG, VisRAG): those are its calls.
+        purposes = set(entry.prompts(entry.settle(profile))) & (set(get_args(StepKind)) - {"observe", "weigh"})
+        assert {task.task for task in helper_calls(name, profile, SHIPPED)} == purposes
