@@ -177,7 +177,8 @@ def _options(question: Question, chosen: str | None) -> str:
     items = []
     for label, text in question.options.items():
         gold, picked = label == question.answer, label == chosen
-        classes = ["is-gold"] * gold + ["is-chosen"] * picked + ["is-wrong"] * (picked and not gold)
+        wrong = picked and not gold and question.answer is not None
+        classes = ["is-gold"] * gold + ["is-chosen"] * picked + ["is-wrong"] * wrong
         notes = [name for name, true in (("gold", gold), ("answered", picked)) if true]
         note = f' <span class="meta">({", ".join(notes)})</span>' if notes else ""
         items.append(f'<li class="{" ".join(classes)}" dir="auto"><b>{escape(label)}</b> {escape(text)}{note}</li>')

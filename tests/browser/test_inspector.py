@@ -210,6 +210,14 @@ def test_filters_and_search_narrow_the_list(visit: Callable[..., Visit], site: P
     expect(page.locator(".mv-detail .mv-question")).to_contain_text("Question 0")
 
 
+def test_where_no_gold_option_is_known_nothing_is_right_or_wrong(visit: Callable[..., Visit], site: Path) -> None:
+    page = visit().open(address(site, "run=two&arm=medvrag&case=q-00000"))
+    expect(page.locator(".mv-options .mv-wrong, .mv-options .mv-gold")).to_have_count(0)
+    expect(page.locator("article.mv-arm h4")).to_have_text("medvrag answered B ")
+    page.get_by_label("Outcome").select_option("not scored")
+    expect(page.locator(".mv-count")).to_have_text("60 of 60 cases")
+
+
 def test_keys_go_from_case_to_case_and_round_to_round(visit: Callable[..., Visit], site: Path) -> None:
     page = visit().open(address(site, "case=q-00001"))
     page.locator(".mv-detail").focus()
@@ -354,8 +362,19 @@ def test_over_http_it_is_the_same_and_obeys_a_strict_policy(visit: Callable[...,
 
 def test_a_case_that_is_not_there_is_told(visit: Callable[..., Visit], site: Path) -> None:
     page = visit().open(address(site, "arm=medvrag&case=q-99999"))
-    expect(page.get_by_role("status")).to_have_text("Case q-00000, 1 of 60")
+    expect(page.get_by_role("alert")).to_have_text("There is no case q-99999 in this arm; here is its first.")
     assert chosen_id(page) == "q-00000"
+    page.get_by_role("button", name="Next →").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_link_is_stronger_than_the_filters(visit: Callable[..., Visit], site: Path) -> None:
+    page = visit().open(address(site))
+    page.get_by_label("Search").fill("q-00042")
+    expect(page.locator(".mv-count")).to_have_text("1 of 60 cases")
+    page.evaluate("location.hash = '#arm=medvrag&case=q-00007'")
+    expect(page.locator(".mv-row[aria-selected=true] .mv-about")).to_contain_text("q-00007")
+    assert page.get_by_label("Search").input_value() == ""
 
 
 def test_without_cases_it_says_so(chromium: Browser, tmp_path: Path) -> None:

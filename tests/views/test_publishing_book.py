@@ -85,6 +85,17 @@ def test_a_warning_is_an_error_and_keeps_the_former_site(run: Path, tmp_path: Pa
     assert (site / "index.html").read_text() == "former"
 
 
+def test_the_inspector_is_published_with_the_cases_that_the_run_wrote(run: Path, tmp_path: Path) -> None:
+    (run / "inspector" / "cases").mkdir(parents=True)
+    (run / "inspector" / "cases" / "0-0.js").write_text("data")
+    stage_book(run, BOOK, tmp_path / "stage")
+    published = tmp_path / "stage" / "_vendor" / "inspector"
+    assert (published / "cases" / "0-0.js").read_text() == "data"
+    assert "mountAll" in (published / "inspector.js").read_text()
+    for page in ("index.md", "inspector.md"):
+        assert 'src="_static/inspector/inspector.js"' in (tmp_path / "stage" / page).read_text()
+
+
 def test_a_chapter_that_was_not_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotBuiltError, match=r"no executed chapter 00_start_here; medvrag book run --run .*demo"):
         stage_book(tmp_path / "demo", BOOK, tmp_path / "stage")

@@ -150,6 +150,13 @@ def test_gold_wrong_and_new_findings_are_marked() -> None:
     assert '<td class="n">2</td><td class="n">2</td><td class="n">2</td>' in html  # g#p1: Stage 1, filter, shown
 
 
+def test_no_option_is_wrong_where_nobody_knows_the_right_one() -> None:
+    trace = trace_of("plain")
+    unknown = trace.model_copy(update={"question": trace.question.model_copy(update={"answer": None}), "correct": None})
+    assert "is-wrong" in TraceView(trace).html.split("</style>")[1]
+    assert "is-wrong" not in TraceView(unknown).html.split("</style>")[1]
+
+
 def test_outcomes_without_rounds_or_answer() -> None:
     failed = trace_of("plain").model_copy(update={"rounds": (), "outcome": "error", "label": None, "reason": "<down>"})
     html = TraceView(failed).html

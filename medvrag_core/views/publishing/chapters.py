@@ -20,7 +20,7 @@ from medvrag_core.views.publishing.errors import ChapterFailed
 from medvrag_core.views.publishing.notebook import read_notebook
 
 _NAME = re.compile(r"\d\d_(?P<stage>[a-z0-9_]+)")
-_NOT_HASHED = ("views/publishing/", "cli.py")
+_NOT_HASHED = ("views/publishing/", "views/inspector/assets/", "cli.py")
 REQUIRED = ("profile", "run_id")
 
 

@@ -92,10 +92,11 @@ def _passed(run: Path, name: str) -> Any:
 
 
 def _dressed(notebook: Any, record: RunRecord) -> Any:
-    """Add the provenance note, fold imports and injected parameters, drop papermill's absolute paths."""
+    """Add the provenance note, fold imports and injected parameters, drop papermill's absolute paths and live widgets."""
     from nbformat.v4 import new_markdown_cell
 
     notebook.metadata.pop("papermill", None)
+    notebook.metadata.pop("widgets", None)  # no kernel and no widget manager stands behind the page
     imports = True
     for cell in notebook.cells:
         cell.metadata.pop("papermill", None)

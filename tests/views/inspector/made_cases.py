@@ -50,7 +50,7 @@ QUERIES = (
 
 
 class MadeCases(CaseSource):
-    """Three arms over ``count`` questions; every case has up to three rounds.
+    """Three arms over ``count`` questions, the last without gold options; every case has up to three rounds.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class MadeCases(CaseSource):
             label=trace.label,
             gold=trace.question.answer,
             correct=trace.correct,
-            error_class="" if trace.correct else ("misread" if number % 2 else "filter_miss"),
+            error_class="" if trace.correct is not False else ("misread" if number % 2 else "filter_miss"),
             rounds=len(trace.rounds),
             seconds=trace.seconds,
         )
@@ -103,7 +103,7 @@ class MadeCases(CaseSource):
             id=f"q-{number:05d}" + (HOSTILE if self.hostile and number == 0 else ""),
             question=self.text(f"Question {number}: at which dose is allopurinol started, {REORDERED}?"),
             options={"A": self.text("25 mg"), "B": "100 mg", "__proto__": "300 mg"},
-            answer="B",
+            answer=None if arm == 2 else "B",
             gold_pages=("page#p3",),
             dataset="medqa" if number % 3 else "pubmedqa",
             context=self.text("A context"),
@@ -119,7 +119,7 @@ class MadeCases(CaseSource):
             rounds=rounds,
             outcome="answered",
             label=label,
-            correct=label == "B",
+            correct=None if arm == 2 else label == "B",
             seconds=1.5,
         )
 

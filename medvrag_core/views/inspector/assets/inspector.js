@@ -27,7 +27,7 @@ function h(name, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value === false || value === null || value === undefined) continue;
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else element.setAttribute(key, value === true ? "" : visible(value));
+    else element.setAttribute(key, value === true ? "" : key === "value" ? value : visible(value));
   }
   return put(element, children);
 }
@@ -151,7 +151,7 @@ function inspector(root, host) {
   };
 
   let catalog = null, arm = 0, beside = -1, rows = [], besideRows = null, found = [], chosen = -1, round = 1, said = "";
-  let opening = 0;
+  let opening = 0, notice = "";
 
   // The frame: what is chosen above, the list at the left, the case at the right.
   const status = h("p.sr", { role: "status", "aria-live": "polite" });
@@ -175,7 +175,7 @@ function inspector(root, host) {
   const full = document.fullscreenEnabled
     ? h("button", { type: "button", onclick: () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()) }, "Full screen")
     : null;
-  const reset = h("button", { type: "button", onclick: clear }, "Clear filters");
+  const reset = h("button", { type: "button", onclick: () => clear() }, "Clear filters");
   const filters = h("details.filters", { open: true },
     h("summary", {}, "Filters and search"),
     h(".picks", {}, label("Search", search), label("Outcome", pickOutcome), label("Error class", pickClass),
@@ -245,9 +245,11 @@ function inspector(root, host) {
     const first = wanted.get("run") ? catalog.arms.findIndex((one) => one.run === wanted.get("run")) : 0;
     await pickArm(Math.max(0, here(wanted.get("arm")) >= 0 ? here(wanted.get("arm")) : first), { open: false });
     if (wanted.get("with")) await pickBeside(here(wanted.get("with")), { open: false });
-    const place = found.findIndex((k) => rows[k].question_id === wanted.get("case"));
-    if (wanted.get("case") && place < 0) tell(`There is no case ${wanted.get("case")} in this arm`);
-    await open(Math.max(0, place), Number(wanted.get("round")) || 1, { quiet: !text });
+    const id = wanted.get("case"), placeOf = () => found.findIndex((k) => rows[k].question_id === id);
+    // Filters that are set must not hide what a link asks for.
+    if (id && placeOf() < 0) clear({ open: false });
+    notice = id && placeOf() < 0 ? `There is no case ${id} in this arm; here is its first.` : "";
+    await open(Math.max(0, placeOf()), Number(wanted.get("round")) || 1, { quiet: !text });
   }
 
   async function pickArm(next, { open: show = true } = {}) {
@@ -262,9 +264,9 @@ function inspector(root, host) {
     options(besidePick, [[-1, "nothing"], ...mates.filter(([k]) => k !== arm).map(([k, one]) => [k, named(one)])], beside);
     armPick.title = visible(catalog.arms[arm].summary);
     rows = (await load(`arms/${arm}`)).rows;
-    const values = (of) => [...new Set(rows.map(of))].filter((value) => value !== "" && value !== null).sort();
+    const values = (of) => [...new Set(rows.map(of))].filter((value) => value !== "" && value !== null).sort((a, b) => (a > b ? 1 : -1));
     const keep = [pickOutcome.value, pickClass.value, pickRounds.value, pickSet.value];
-    options(pickOutcome, [["", "all"], ["right", "right"], ["wrong", "wrong"],
+    options(pickOutcome, [["", "all"], ["right", "right"], ["wrong", "wrong"], ...(rows.some((row) => row.correct === null) ? [["not scored", "not scored"]] : []),
       ...values((row) => row.outcome).filter((one) => one !== "answered").map((one) => [one, one])]);
     options(pickClass, [["", "all"], ...values((row) => row.error_class).map((one) => [one, catalog.error_labels[one] ?? one])]);
     options(pickRounds, [["", "all"], ...values((row) => row.rounds).map((one) => [one, plural(one, "round")])]);
@@ -285,14 +287,14 @@ function inspector(root, host) {
     if (show) await open(chosen, round);
   }
 
-  function clear() {
+  function clear(how) {
     for (const control of [search, pickOutcome, pickClass, pickRounds, pickSet]) control.value = "";
-    filter();
+    filter(how);
   }
 
   function filter({ open: show = true, keep = rows[found[chosen]]?.question_id } = {}) {
     const parts = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const state = (row) => (row.outcome !== "answered" ? row.outcome : row.correct === null ? "answered" : row.correct ? "right" : "wrong");
+    const state = (row) => (row.outcome !== "answered" ? row.outcome : row.correct === null ? "not scored" : row.correct ? "right" : "wrong");
     const wanted = pickOutcome.value;
     found = [];
     rows.forEach((row, k) => {
@@ -395,14 +397,16 @@ function inspector(root, host) {
       h(".bar", {}, step(-1, "← Previous", "k"), step(1, "Next →", "j"), h("span.grow"),
         copied("Copy trace as JSON", () => JSON.stringify(heads.length > 1 ? heads.map((one) => one.trace) : mine.trace, null, 1)),
         host.link && copied("Copy link", () => `${host.link().split("#")[0]}#${placeText()}`)),
-      h("p.meta", {}, [question.id, question.dataset, question.evidence && `evidence: ${question.evidence}`,
-        question.hops && plural(question.hops, "page") + " needed"].filter(Boolean).join(" · ")),
+      notice && h("p.fault", { role: "alert" }, notice),
+      h("p.meta", {}, [question.id, question.dataset, question.split, question.difficulty, question.evidence && `evidence: ${question.evidence}`,
+        question.hops && `${plural(question.hops, "page")} needed`, question.unanswerable && "no option is right"].filter(Boolean).join(" · ")),
       h("h3.question", { dir: "auto" }, question.question),
       question.context && h("details", {}, h("summary", {}, "Given with the question"), h("p", { dir: "auto" }, question.context)),
       optionList(question, heads),
       missing && h("p.meta", {}, `${catalog.arms[beside].arm} did not answer this question.`),
       h(`.arms${heads.length > 1 ? ".two" : ""}`, {}, heads.map((one, k) => armView(one, k))),
     ]);
+    notice = "";
     detail.dataset.milliseconds = (performance.now() - start).toFixed(1);
     detail.scrollTop = 0;
   }
@@ -411,9 +415,10 @@ function inspector(root, host) {
     return h("ul.options", {}, Object.entries(question.options).map(([name, text]) => {
       const gold = name === question.answer;
       const by = heads.filter((one) => one.trace.label === name);
-      return h(`li${gold ? ".gold" : ""}${by.length && !gold ? ".wrong" : ""}`, { dir: "auto" }, h("b", {}, name), " ", text,
+      const wrong = by.length > 0 && !gold && question.answer !== null;
+      return h(`li${gold ? ".gold" : ""}${wrong ? ".wrong" : ""}`, { dir: "auto" }, h("b", {}, name), " ", text, " ",
         gold && tag("good", "gold"),
-        by.map((one) => tag(gold ? "good" : "bad", heads.length > 1 ? `answered by ${one.trace.system}` : "answered")));
+        by.map((one) => tag(gold ? "good" : wrong ? "bad" : "", heads.length > 1 ? `answered by ${one.trace.system}` : "answered")));
     }));
   }
 
@@ -450,7 +455,7 @@ function inspector(root, host) {
     tabs.append(...buttons);
     if (buttons.length) choose(Math.min(round, buttons.length));
     return h("article.arm", { "aria-label": trace.system },
-      h("h4", {}, trace.system, " ", verdict, one.error_class && tag("bad", catalog.error_labels[one.error_class] ?? one.error_class)),
+      h("h4", {}, trace.system, " ", verdict, " ", one.error_class && tag("bad", catalog.error_labels[one.error_class] ?? one.error_class)),
       h("p.meta", {}, [`profile ${trace.profile}`, plural(trace.rounds.length, "round"), trace.seconds ? seconds(trace.seconds) : "not timed",
         read || wrote ? `${number(read)} + ${number(wrote)} tokens` : "no tokens counted"].join(" · ")),
       goldTable(trace),
@@ -486,6 +491,7 @@ function inspector(root, host) {
       r.flags.length ? h("p", {}, r.flags.map((flag) => tag("bad", flag))) : null,
       h("h5", {}, `Pages shown (${r.shown.length})`),
       pagesView(one, k),
+      r.summaries_shown.length ? h("details", {}, h("summary", {}, `Summaries shown besides (${r.summaries_shown.length})`), h("p.meta", {}, r.summaries_shown.join(", "))) : null,
       (r.written ?? []).length ? [h("h5", {}, "Documents written for this question"), r.written.map((item) =>
         h(".written", {}, h("p", {}, tag("", `written by ${item.written_by}`), " ", h("b", {}, item.evidence_id)), h("blockquote", { dir: "auto" }, item.text)))] : null,
       h("h5", {}, "Filter"),
