@@ -92,7 +92,7 @@ def _passed(run: Path, name: str) -> Any:
 
 
 def _dressed(notebook: Any, record: RunRecord) -> Any:
-    """Add the provenance note, fold imports and injected parameters, drop papermill's absolute paths and live widgets."""
+    """Add the provenance note, fold imports and injected parameters, drop absolute paths and live widgets."""
     from nbformat.v4 import new_markdown_cell
 
     notebook.metadata.pop("papermill", None)
