@@ -14,7 +14,9 @@ import numpy as np
 import pymupdf
 import pytest
 from build import BuiltArticle, Manifest, build
+from reportlab.platypus import Paragraph as Text
 from typeset import layout
+from typeset.parse import read_article
 from typeset.scan import angle_of
 from typeset.write import CANARY
 
@@ -94,6 +96,20 @@ def test_a_footnote_stands_at_the_foot_of_the_page_with_its_mark(
                 column = [w for w in words if (w[0] < half) == (foot[0] < half) and w[4] in ("Words", "page.")]
                 assert max(w[3] for w in column) <= foot[1] + 1
     assert found == 3
+
+
+def test_a_heading_stands_with_the_text_that_it_heads(make_article: Make) -> None:
+    cells = "\n".join(f"  - [Row {number}, dose]" for number in range(34))
+    table = f"```table\nanchor: t\ncaption: C.\nspan: page\ncolumns: [A, B]\nrows:\n{cells}\n```"
+    for before in range(105, 129, 3):
+        body = f"{table}\n\n{FILLER * before}\n\n## Alone\n\n[#whole] Quagga {FILLER * 24}\n\n{FILLER * 99}"
+        source = make_article(body)
+        laid = layout.lay_out_article(read_article(source / "articles" / "sample.md"))
+        paragraphs = [item for item in laid.placed if isinstance(item.flowable, Text)]
+        heading = next(at for at, item in enumerate(paragraphs) if item.flowable.getPlainText() == "Alone")
+        first, follower = paragraphs[heading], paragraphs[heading + 1]
+        assert (first.page, first.x) == (follower.page, follower.x), f"{before} sentences before"
+        assert follower.y < first.y
 
 
 def test_a_table_breaks_with_its_header_repeated_and_every_row_once(make_article: Make, tmp_path: Path) -> None:

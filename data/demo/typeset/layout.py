@@ -200,6 +200,7 @@ class _Column:
         self.top, self.y, self.height = top, top, height
         self.after_float = self.has_text = False
         self.placed: list[Placed] = []
+        self._trailing: list[Item] = []
         self._notes: list[Note] = []
 
     def gap(self, item: Item) -> float:
@@ -220,8 +221,19 @@ class _Column:
             self.y -= flowable.wrap(item.width, _HIGH)[1] + (INSIDE if number else 0.0)
             self.placed.append(Placed(self._page, self._x, self.y, item.width, flowable))
         self._notes += item.notes
+        self._trailing = [*self._trailing, item] if item.heading else []
         self.after_float = item.floating
         self.has_text |= not item.floating
+
+    def take_back_headings(self) -> list[Item]:
+        """Remove headings that nothing followed; those that stand alone in a whole column stay."""
+        alone = self.top == self._paper.top and len(self._trailing) == len(self.placed)
+        if alone or not self._trailing:
+            return []
+        del self.placed[-len(self._trailing) :]
+        # Where the next text goes no longer matters: the column is full.
+        self.y = self.placed[-1].y if self.placed else self.top
+        return self._trailing
 
     def close(self) -> float:
         """Place the footnotes; returns their upper edge."""
@@ -307,6 +319,10 @@ def _fill(state: _State, paper: Paper, page: int, top: float, height: float) -> 
                 break
             # The next float closes a gap that the text cannot fill.
             put(queue.pop(ahead), _AROUND_FLOAT)
+        if queue:
+            taken = column.take_back_headings()
+            queue[:0] = taken
+            anchors[:] = [anchor for anchor in anchors if anchor not in {item.anchor for item in taken}]
         lowest, foot = min(lowest, column.y), max(foot, column.close())
         placed += column.placed
     left = _State(tuple(queue), tuple(waiting), tuple(wide), tuple(turned))
