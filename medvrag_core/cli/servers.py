@@ -9,6 +9,7 @@ import typer
 
 from medvrag_core.cli.given import JsonOption, ProfileOption, SetOption, profile_for
 from medvrag_core.errors import MedvragError, NotBuiltError
+from medvrag_core.models.serving.options import Phase
 from medvrag_core.runs.workspace import Workspace
 
 
@@ -40,6 +41,9 @@ def serve(
 
 def doctor(
     run_: Annotated[Path | None, typer.Option("--run", help="Run whose saved profile is checked.")] = None,
+    phase: Annotated[
+        Phase, typer.Option(help="Whose servers: questions, or summaries, which run before them.")
+    ] = "questions",
     profile: ProfileOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
@@ -63,7 +67,7 @@ def doctor(
     except MedvragError as error:
         device = Check(role="index", name="device", state="failed", found=error.problem, change=error.way_out)
     checks = []
-    for check in (device, *run_checks(resolved)):
+    for check in (device, *run_checks(resolved, phase)):
         checks.append(check)
         if not as_json:
             typer.echo(check_text(check))
@@ -71,6 +75,6 @@ def doctor(
     if as_json:
         typer.echo(made.model_dump_json(indent=1))
     elif checks == [device]:
-        typer.echo(f"profile '{resolved.name}' uses no model server")
+        typer.echo(f"profile '{resolved.name}' uses no model server in the phase '{phase}'")
     if not made.ok:
         raise typer.Exit(2)

@@ -16,6 +16,7 @@ from medvrag_core.models.checks.replies import check_likelihood, check_reply, ch
 from medvrag_core.models.checks.served import check_context, check_revision, check_server, check_tokens
 from medvrag_core.models.reply_text import neutral
 from medvrag_core.models.secrets import without_keys
+from medvrag_core.models.serving.options import Phase
 from medvrag_core.records import Record
 from medvrag_core.settings import Profile
 
@@ -33,7 +34,7 @@ class Check(Record):
     Attributes
     ----------
     role : ``index``, or field of the profile: ``filter_model``, ``reader_model``, ``helper_model``,
-        ``generator_model``, ``judge_model``
+        ``generator_model``, ``judge_model``, ``serve.summary_model``
     state : ``unknown`` where the server does not tell, ``skipped`` where the check has no object
     found : one sentence
     change : setting, or flag of the server, that mends a failure or settles what is unknown; else empty
@@ -60,13 +61,18 @@ def report_of(profile: Profile, checks: Iterable[Check]) -> DoctorReport:
     return DoctorReport(profile=profile.name, ok=all(check.state != "failed" for check in done), checks=done)
 
 
-def roles_of(profile: Profile) -> tuple[RoleName, ...]:
-    """Models of a profile that stand behind servers.
+def roles_of(profile: Profile, phase: Phase = "questions") -> tuple[RoleName, ...]:
+    """Models of a profile that stand behind servers while questions are answered, or while pages are summarized.
 
     >>> from medvrag_core.profiles.load import load_profile
+    >>> roles_of(load_profile("a100"), "summaries")
+    ('serve.summary_model',)
     >>> roles_of(load_profile("a100")), roles_of(load_profile("cpu"))
     (('filter_model', 'reader_model', 'helper_model', 'generator_model', 'judge_model'), ())
     """
+    if phase == "summaries":
+        captions = bool(profile.serve.summary_model.model) and profile.text.page_text == "captions"
+        return ("serve.summary_model",) if captions or profile.corpus.summarizer == "model" else ()
     # The likelihood reader starts a server of its own where no address is given.
     scored = profile.reader.name == "likelihood" and bool(profile.reader_model.base_url)
     used: list[RoleName] = ["filter_model"] if profile.filter.ranker == "llm" else []
@@ -79,12 +85,12 @@ def roles_of(profile: Profile) -> tuple[RoleName, ...]:
     return (*used, "judge_model") if profile.judge_model.model else tuple(used)
 
 
-def run_checks(profile: Profile) -> Iterator[Check]:
-    """Examine every model of a profile, the cheapest checks first; yields each check as soon as it is done.
+def run_checks(profile: Profile, phase: Phase = "questions") -> Iterator[Check]:
+    """Examine every model that a phase of a profile needs, the cheapest checks first; each is told once it is done.
 
     No error of a server ends this: it is what the checks are about. No text of it holds a key.
     """
-    for name in roles_of(profile):
+    for name in roles_of(profile, phase):
         role = Role(name, profile)
         try:
             yield from _examined(role)
@@ -117,7 +123,7 @@ def _checks_of(role: Role) -> dict[str, Examine]:
         return {"settings": check_settings} | _SERVED | {"likelihood": check_likelihood}
     if role.name == "generator_model":
         return _SETTINGS | _SERVED | _CALLED | {"thinking": check_thinking}
-    if role.name != "reader_model":
+    if role.name not in ("reader_model", "serve.summary_model"):
         return _SETTINGS | _SERVED | _CALLED | {"schema": check_schema, "thinking": check_thinking}
     return _SETTINGS | _SERVED | _CALLED | {"images": check_images, "pixels": check_pixels}
 

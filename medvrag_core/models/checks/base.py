@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 from medvrag_core.models.faults import call_errors
@@ -17,7 +18,9 @@ from medvrag_core.settings import CallSettings, ModelSettings, Profile
 
 State = Literal["ok", "failed", "unknown", "skipped"]
 T = TypeVar("T")
-RoleName = Literal["filter_model", "reader_model", "helper_model", "generator_model", "judge_model"]
+RoleName = Literal[
+    "filter_model", "reader_model", "helper_model", "generator_model", "judge_model", "serve.summary_model"
+]  # fmt: skip
 
 _LOOK_UP_SECONDS = 10.0
 _FIELD = re.compile(r"'([a-z_]+)(?=['=:])")
@@ -55,14 +58,14 @@ class Role:
 
     Parameters
     ----------
-    name : field of the profile
+    name : field of the profile, with dots
     profile : says what the run will want of the model
     """
 
     def __init__(self, name: RoleName, profile: Profile) -> None:
         self.name = name
         self.profile = profile
-        self.settings: ModelSettings = getattr(profile, name)
+        self.settings: ModelSettings = attrgetter(name)(profile)
 
     @property
     def scores_only(self) -> bool:
@@ -70,9 +73,14 @@ class Role:
         return self.name == "reader_model" and self.profile.reader.name == "likelihood"
 
     @property
+    def pages_wanted(self) -> int:
+        """Page images that the profile wants in one prompt; a summary is of one page."""
+        return 1 if self.name == "serve.summary_model" else self.profile.loop.pages_shown
+
+    @property
     def pages_sent(self) -> int:
         """Most page images in one prompt."""
-        return min(self.profile.loop.pages_shown, self.settings.max_images)
+        return min(self.pages_wanted, self.settings.max_images)
 
     @cached_property
     def chat(self) -> OpenAIChat:

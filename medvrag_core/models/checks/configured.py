@@ -63,6 +63,7 @@ def check_room(role: Role) -> Finding:
         "helper_model": _helper_room,
         "generator_model": _generator_room,
         "judge_model": _judge_room,
+        "serve.summary_model": _summary_room,
     }
     return rooms[role.name](role)
 
@@ -182,6 +183,20 @@ def _generator_room(role: Role) -> Finding:
     if wanted <= settings.context_tokens:
         return Finding("ok", sum_)
     return Finding("unknown", f"{sum_}; short questions may fit", f"raise '{role.name}.context_tokens'")
+
+
+def _summary_room(role: Role) -> Finding:
+    settings = role.settings
+    page = role.pages_sent * (settings.max_pixels // TILE**2 + MARKS)
+    wanted = page + FILTER_TEXT_TOKENS + settings.max_tokens
+    sum_ = (
+        f"a page {page:,} + instructions about {FILTER_TEXT_TOKENS:,} + reply {settings.max_tokens:,} = {wanted:,}"
+        f" tokens of {settings.context_tokens:,}"
+    )
+    if wanted <= settings.context_tokens:
+        return Finding("ok", sum_)
+    change = f"raise '{role.name}.context_tokens', or lower '{role.name}.max_pixels' or '{role.name}.max_tokens'"
+    return Finding("failed", f"{sum_}; such calls would be refused", change)
 
 
 def _judge_room(role: Role) -> Finding:

@@ -19,7 +19,7 @@ _ASK = "Reply with the word seen."
 
 def check_images(role: Role) -> Finding:
     """Whether the server takes as many images as the run will send; pages left out by ``max_images`` are named."""
-    wanted, sent = role.profile.loop.pages_shown, role.pages_sent
+    wanted, sent = role.pages_wanted, role.pages_sent
     fewer = (
         f"; only {sent} of the {wanted} pages of 'loop.pages_shown' are sent, since '{role.name}.max_images' is"
         f" {role.settings.max_images}, and each reply lists those that were"

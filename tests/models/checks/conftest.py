@@ -17,6 +17,7 @@ from werkzeug import Request, Response
 
 from medvrag_core.models.doctor import Check, run_checks
 from medvrag_core.models.image_tokens import MARKS, image_tokens
+from medvrag_core.models.serving.options import Phase
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.settings import ModelSettings, Profile
 
@@ -115,6 +116,7 @@ def profile_of() -> Callable[..., Profile]:
             "helper_model": {"helper.name": "llm"},
             "generator_model": {"helper.generator": "llm"},
             "judge_model": {},
+            "serve.summary_model": {"corpus.summarizer": "model"},
         }
         use: dict[str, Any] = uses[role]
         own = {"base_url": base_url, "model": model, "timeout_s": 5.0, "wall_s": 10.0}
@@ -128,7 +130,12 @@ def profile_of() -> Callable[..., Profile]:
 @pytest.fixture(scope="session")
 def diagnosed() -> Callable[[Profile], Checks]:
     """Runs the doctor on a profile with one model."""
-    return lambda profile: Checks({check.name: check for check in run_checks(profile)})
+
+    def diagnosed(profile: Profile) -> Checks:
+        phase: Phase = "summaries" if profile.corpus.summarizer == "model" else "questions"
+        return Checks({check.name: check for check in run_checks(profile, phase)})
+
+    return diagnosed
 
 
 @pytest.fixture

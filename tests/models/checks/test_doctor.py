@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from medvrag_core.models.doctor import DoctorReport, report_of, run_checks
+from medvrag_core.models.doctor import DoctorReport, report_of, roles_of, run_checks
 from medvrag_core.models.local_server import MODEL, LocalServer
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.views.check_text import check_text
@@ -33,6 +33,7 @@ VLLM_PYTHON = os.environ.get("MEDVRAG_VLLM_PYTHON", "")
         ("helper_model", FILTER_CHECKS),
         ("generator_model", GENERATOR_CHECKS),
         ("judge_model", FILTER_CHECKS),
+        ("serve.summary_model", READER_CHECKS),
     ],
 )
 def test_a_good_server_passes(examined: Make, role: str, names: list[str]) -> None:
@@ -53,6 +54,16 @@ def test_the_misbehaving_server_is_fine_while_it_behaves(chaos: Any) -> None:
         *(("reader_model", name) for name in READER_CHECKS),
     ]
     assert [check.name for check in checks if check.state not in {"ok", "unknown"}] == []
+
+
+def test_the_summary_model_is_sent_one_page_and_looked_at_in_its_own_phase(profile_of: Make, examined: Make) -> None:
+    profile = profile_of("serve.summary_model", "http://127.0.0.1:1/v1")
+    assert roles_of(profile) == () and roles_of(profile, "summaries") == ("serve.summary_model",)
+    checks = examined("serve.summary_model", images=1)
+    assert checks["images"].found == "1 image(s) in one prompt are taken"
+    small = examined("serve.summary_model", context_tokens=2_000, max_tokens=1_500, max_pixels=1_003_520)
+    assert small["room"].state == "failed" and "'serve.summary_model.context_tokens'" in small["room"].change
+    assert examined("serve.summary_model", max_pixels=1_003_520, context_tokens=8_192)["room"].state == "ok"
 
 
 def test_a_judge_that_is_not_started_yet_fails_no_run_but_a_wrong_one_does(
@@ -157,7 +168,7 @@ def test_the_command_prints_each_check_and_exits_2_on_a_failure(chaos: Any, tmp_
 def test_a_profile_without_servers_is_ok() -> None:
     done = medvrag("--profile", "cpu")
     device, servers = done.stdout.splitlines()
-    assert (done.returncode, servers) == (0, "profile 'cpu' uses no model server")
+    assert (done.returncode, servers) == (0, "profile 'cpu' uses no model server in the phase 'questions'")
     assert re.fullmatch(r"ok +index +device +every page is scored on (the CPU by int8 codes \(\S+\)|cuda:0)", device)
 
 
