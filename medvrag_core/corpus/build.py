@@ -10,6 +10,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -26,6 +28,7 @@ from medvrag_core.corpus.store import CorpusManifest, CorpusStore
 from medvrag_core.corpus.summaries import summarize_pages
 from medvrag_core.errors import InputError
 from medvrag_core.records import Article, LedgerEntry, Record
+from medvrag_core.runs.crew import Crew
 from medvrag_core.runs.publish import sha256_of, whole_file, whole_folder, write_text
 from medvrag_core.runs.stage import require_same_settings, save_settings
 from medvrag_core.settings import CorpusSettings
@@ -38,6 +41,7 @@ def build_corpus(
     *,
     summarize: Callable[[CorpusStore, CorpusSettings], None] = summarize_pages,
     workers: int = 2,
+    crew: Crew | None = None,
     progress: bool = True,
 ) -> CorpusStore:
     """Render every document that is not in ``folder`` yet and open the result (paper section 3.1).
@@ -49,6 +53,7 @@ def build_corpus(
     Parameters
     ----------
     summarize : writes the summaries of the finished corpus
+    crew : renders articles in place of threads of this process
 
     Raises
     ------
@@ -61,7 +66,10 @@ def build_corpus(
     require_same_settings(folder, shaping, way_out="choose a new run, or delete that folder")
     save_settings(folder, shaping)
     _sweep(folder)
-    _render_missing(documents, folder, settings, workers, progress)
+    if crew is not None:
+        _render_by(crew, documents, folder, settings, progress)
+    else:
+        _render_missing(documents, folder, settings, workers, progress)
     _publish_articles(documents, folder, source.ledger(), settings)
     summarize(CorpusStore.open(folder), settings)
     return CorpusStore.open(folder)
@@ -120,6 +128,27 @@ def _render_missing(
     finally:
         pool.shutdown()
         renderers.close()
+
+
+class ArticleWorker:
+    """Renders one article after another into ``folder`` for a crew, by child processes of its own."""
+
+    def __init__(self, folder: Path, settings: CorpusSettings) -> None:
+        self._folder, self._settings, self._renderers = folder, settings, Renderers()
+        self._never = threading.Event()
+
+    def __call__(self, document: SourceDocument) -> None:
+        """Publish the article unless it is there; what a file does to its renderer is told in its outcome."""
+        _ensure_article(document, self._folder, self._settings, self._never, self._renderers)
+
+
+def _render_by(
+    crew: Crew, documents: Sequence[SourceDocument], folder: Path, settings: CorpusSettings, progress: bool
+) -> None:
+    given = [replace(document, path=document.path.absolute()) for document in documents]
+    done = crew.work(partial(ArticleWorker, folder.absolute(), settings), given, kind="render")
+    for _ in tqdm(done, total=len(given), desc="render", unit="file", disable=None if progress else True):
+        pass
 
 
 def _ensure_article(

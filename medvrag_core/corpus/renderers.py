@@ -18,6 +18,9 @@ from medvrag_core.corpus.job import Job
 MOST_FILES = 100
 GROWN_SHARE = 0.5
 """Of the address space that a child may have; one that has taken more is ended after its file."""
+_KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
+"""Has glibc keep the memory of one page's pixels for the next, which the system would have to clear each time. Other C
+libraries know no such variables."""
 
 
 class Renderer:
@@ -31,7 +34,7 @@ class Renderer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"},
+            env=os.environ | {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"} | _KEEP_MEMORY,
             start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends its children in order
         )
         self._reader = threading.Thread(target=self._pump, daemon=True)
