@@ -15,6 +15,7 @@ from medvrag_core.evaluation.claims.checks import check_claims
 from medvrag_core.evaluation.claims.table import load_claims
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.stage import record_stage
+from medvrag_core.views.inspector.export import ExportReport
 from medvrag_core.views.publishing.book import build_book
 from medvrag_core.views.publishing.errors import BookError
 from medvrag_core.views.publishing.mime import PLOTLY_MIME, figure_html
@@ -86,8 +87,13 @@ def test_a_warning_is_an_error_and_keeps_the_former_site(run: Path, tmp_path: Pa
 
 
 def test_the_inspector_is_published_with_the_cases_that_the_run_wrote(run: Path, tmp_path: Path) -> None:
+    report = ExportReport(arms=1, cases=1, pages=1, restricted=1, files=1, bytes=4, largest=4)
     (run / "inspector" / "cases").mkdir(parents=True)
     (run / "inspector" / "cases" / "0-0.js").write_text("data")
+    (run / "inspector" / "report.json").write_text(report.to_json())
+    with pytest.raises(NotBuiltError, match="1 pages that a published book may not show"):
+        stage_book(run, BOOK, tmp_path / "stage")
+    (run / "notebooks" / "10_case_inspector.key.json").write_text('{"audience": "private"}')
     stage_book(run, BOOK, tmp_path / "stage")
     published = tmp_path / "stage" / "_vendor" / "inspector"
     assert (published / "cases" / "0-0.js").read_text() == "data"

@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from medvrag_core.errors import InputError, SettingsError
 from medvrag_core.views.publishing.chapters import check_parameters, find_chapters
 from medvrag_core.views.publishing.errors import ChapterFailed
-from medvrag_core.views.publishing.runner import run_chapters
+from medvrag_core.views.publishing.runner import is_private, run_chapters
 from medvrag_core.views.publishing.verdict import require_complete, require_record
 
 PARAMETERS = 'profile: str = "cpu"\nrun_id: str = "demo"\nn_questions: int = 3'
@@ -228,5 +228,6 @@ def test_chapters_of_a_book_are_run_for_the_public_unless_it_is_private(folder: 
     for private, told in ((False, "public"), (True, "one"), (True, "")):
         (folder.parent / "told").unlink(missing_ok=True)
         run_quietly(folder, run, private=private)
+        assert is_private(run, "00_tell") == private
         path = folder.parent / "told"
         assert (path.read_text() if path.is_file() else "") == told

@@ -7,7 +7,8 @@ import shutil
 from importlib import resources
 from pathlib import Path
 
-from medvrag_core.errors import MedvragError
+from medvrag_core.errors import MedvragError, NotBuiltError
+from medvrag_core.views.inspector.export import REPORT, ExportReport
 from medvrag_core.views.markup import escape
 
 FOLDER = "inspector"
@@ -54,10 +55,32 @@ def mount_html(root: str = "", *, place: str = "") -> str:
     )
 
 
-def publish_inspector(run: Path, target: Path) -> None:
-    """Put script, style and the cases of a run, if it has any, into a book's static files."""
+def publish_inspector(run: Path, target: Path, *, private: bool = False) -> None:
+    """Put script, style and the cases of a run, if it has any, into a book's static files.
+
+    Parameters
+    ----------
+    private : the book is for the eyes of who makes it
+
+    Raises
+    ------
+    NotBuiltError : the cases were written outside of `book run`, and hold pages that a published book may not show
+    """
     if (run / FOLDER).is_dir():
+        _require_publishable(run, private=private)
         shutil.copytree(run / FOLDER, target)
     target.mkdir(parents=True, exist_ok=True)
     (target / "inspector.js").write_text(classic_script(), encoding="utf-8")
     (target / "inspector.css").write_text(asset("inspector.css"), encoding="utf-8")
+
+
+def _require_publishable(run: Path, *, private: bool) -> None:
+    folder, report = run / FOLDER, run / FOLDER / REPORT
+    way_out = f"medvrag book run --run {run} --only 10_case_inspector --force"
+    if not report.is_file():
+        raise NotBuiltError(f"{folder}: does not say what it holds, {REPORT} is missing", way_out=way_out)
+    written = ExportReport.from_json(report.read_bytes(), source=str(report))
+    if written.restricted and not private:
+        raise NotBuiltError(
+            f"{folder}: holds {written.restricted} pages that a published book may not show", way_out=way_out
+        )

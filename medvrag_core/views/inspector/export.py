@@ -10,16 +10,22 @@ from medvrag_core.records import Record
 from medvrag_core.runs.publish import whole_folder
 from medvrag_core.views.inspector.source import CATALOG, CaseSource, case_address, fetch, rows_address
 
+REPORT = "report.json"
+"""File of an export that says what was written."""
 DATA = "medvragInspectorData"
 """The function of the page that a data file hands its text to."""
 
 
 class ExportReport(Record):
-    """What was written; ``bytes`` of the whole folder, ``largest`` of its largest file."""
+    """What was written; ``bytes`` of all files together, ``largest`` of the largest.
+
+    ``restricted`` counts pages that a published book may not show: an export for a reader's own eyes has them.
+    """
 
     arms: int
     cases: int
     pages: int
+    restricted: int
     files: int
     bytes: int
     largest: int
@@ -45,7 +51,7 @@ def export_cases(source: CaseSource, folder: Path) -> ExportReport:
     MedvragError : a trace, a page or a call store is damaged; then nothing changes
     """
     catalog = source.catalog()
-    cases, pages = 0, set()
+    cases, pages, restricted = 0, set(), set()
     with whole_folder(folder) as target:
         _write(target, source, CATALOG)
         wanted: set[str] = set()
@@ -58,18 +64,22 @@ def export_cases(source: CaseSource, folder: Path) -> ExportReport:
                 for card in case.cards:
                     wanted.update(filter(None, (card.thumbnail, card.image, card.sheet)))
                     pages.add(card.image)
+                    restricted.update([card.image] if card.restricted else [])
                 cases += 1
         for address in sorted(wanted):
             _write(target, source, address)
         sizes = [path.stat().st_size for path in target.rglob("*") if path.is_file()]
-    return ExportReport(
-        arms=len(catalog.arms),
-        cases=cases,
-        pages=len(pages - {""}),
-        files=len(sizes),
-        bytes=sum(sizes),
-        largest=max(sizes),
-    )
+        report = ExportReport(
+            arms=len(catalog.arms),
+            cases=cases,
+            pages=len(pages - {""}),
+            restricted=len(restricted),
+            files=len(sizes),
+            bytes=sum(sizes),
+            largest=max(sizes),
+        )
+        (target / REPORT).write_text(report.to_json(), encoding="utf-8")
+    return report
 
 
 def evenly(ids: Sequence[str], most: int, *, keep: Sequence[str] = ()) -> list[str]:

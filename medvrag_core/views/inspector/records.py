@@ -49,13 +49,15 @@ class PageCard(Record):
     """A page that a case shows.
 
     ``thumbnail``, ``image`` and ``sheet`` are addresses, empty where the page may not be shown, and ``hidden`` says
-    why. ``width`` and ``height`` are the pixels of the stored image; ``image_width`` those of the one handed out.
+    why; ``restricted`` says of a page that is shown why a published book may not show it. ``width`` and ``height`` are
+    the pixels of the stored image; ``image_width`` those of the one handed out.
     """
 
     page_id: str
     title: str
     credit: str
     hidden: str
+    restricted: str = ""
     width: int
     height: int
     image_width: int

@@ -99,8 +99,10 @@ class RunCases(CaseSource):
         self._questions, self._shrink = questions, shrink
         self._pages = [(run, page.page_id) for run in runs for page in run.store.pages]
         self._page_number = {(id(run), page_id): number for number, (run, page_id) in enumerate(self._pages)}
+        self._titles = {article.article_id: article.title for run in runs for article in run.store.articles}
         self._asked_maps: dict[str, tuple[Resources, str, tuple[str, ...]]] = {}
         self._endings = lru_cache(maxsize=None)(self._read_endings)
+        self._rows = lru_cache(maxsize=None)(self._read_rows)
 
     def catalog(self) -> Catalog:
         """See :class:`CaseSource`."""
@@ -129,6 +131,9 @@ class RunCases(CaseSource):
 
     def rows(self, arm: int) -> ArmRows:
         """See :class:`CaseSource`."""
+        return self._rows(arm)
+
+    def _read_rows(self, arm: int) -> ArmRows:
         _, home, name = _at(self._arms, arm, "arm")
         endings = self._endings(arm)
         wrong = [ending.question.id for ending in endings if _right(ending) is False]
@@ -227,9 +232,10 @@ class RunCases(CaseSource):
         suffix = Path(page.image).suffix if self._shrink == 1 else ".webp"
         return PageCard(
             page_id=page_id,
-            title=next((a.title for a in run.store.articles if a.article_id == page.article_id), ""),
+            title=self._titles[page.article_id],
             credit=picture.credit,
             hidden=picture.hidden,
+            restricted="" if picture.hidden else picture.restricted,
             width=page.image_width,
             height=page.image_height,
             image_width=-(-page.image_width // self._shrink),

@@ -93,9 +93,14 @@ def run_chapters(
             job.execute(chapter, given)
             progress(f"{chapter.name}: passed in {perf_counter() - clock:.1f} s")
         flow = digest_of(flow, job.flow(chapter, given))
-        job.store(chapter, {"key": key, "flow": flow})
+        job.store(chapter, {"key": key, "flow": flow, "audience": "private" if private else PUBLIC})
         done.append(chapter.name)
     return done
+
+
+def is_private(run: Path, name: str) -> bool:
+    """Whether a chapter was last run with pages shown whatever their licence."""
+    return _stored(Workspace(run).notebooks, name).get("audience") == "private"
 
 
 class _Job:
@@ -131,11 +136,7 @@ class _Job:
         return flow_key(chapter, {**chapter.defaults, **given}, self.settings, self.root)
 
     def stored(self, chapter: Chapter) -> dict[str, str]:
-        path = self.folder / f"{chapter.name}.key.json"
-        try:
-            return dict(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            return {}
+        return _stored(self.folder, chapter.name)
 
     def store(self, chapter: Chapter, keys: dict[str, str]) -> None:
         write_text(self.folder / f"{chapter.name}.key.json", json.dumps(keys, indent=1))
@@ -172,6 +173,13 @@ class _Job:
             raise ChapterFailed(error.problem, way_out=f"what it left lies in {failed}") from None
         finally:
             partial.unlink(missing_ok=True)
+
+
+def _stored(folder: Path, name: str) -> dict[str, str]:
+    try:
+        return dict(json.loads((folder / f"{name}.key.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
 
 
 def _papermill(

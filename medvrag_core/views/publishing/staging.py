@@ -18,9 +18,12 @@ from medvrag_core.views.publishing.chapters import stage_of
 from medvrag_core.views.publishing.errors import BookError, ChapterFailed
 from medvrag_core.views.publishing.notebook import read_notebook, write_notebook
 from medvrag_core.views.publishing.paper_map import paper_map
+from medvrag_core.views.publishing.runner import is_private
 from medvrag_core.views.publishing.verdict import require_complete, require_record
 
 CHAPTERS = "chapters/"
+INSPECTOR = "10_case_inspector"
+"""The chapter that writes the cases of the inspector."""
 
 
 def stage_book(run: Path, book_source: Path, stage: Path) -> None:
@@ -45,7 +48,7 @@ def stage_book(run: Path, book_source: Path, stage: Path) -> None:
     report = check_claims(load_claims(book_source / "claims.yml"), run)
     (generated / "paper_map.md").write_text(paper_map(report), encoding="utf-8")
     _vendor_plotly(stage / "_vendor")
-    publish_inspector(run, stage / "_vendor" / FOLDER)
+    publish_inspector(run, stage / "_vendor" / FOLDER, private=is_private(run, INSPECTOR))
 
 
 def chapters_of(book_source: Path) -> list[str]:

@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_cases import HOSTILE, MadeCases
 
+from medvrag_core.corpus.showing import AUDIENCE, PUBLIC
 from medvrag_core.records import Trace
-from medvrag_core.views.inspector.export import DATA, evenly, export_cases
+from medvrag_core.systems.resources import Resources
+from medvrag_core.views.inspector.export import DATA, REPORT, ExportReport, evenly, export_cases
 from medvrag_core.views.inspector.records import ArmRows, Case, Catalog
+from medvrag_core.views.inspector.run_cases import RunCases
 from medvrag_core.views.inspector.source import case_address, fetch, rows_address
 
 
@@ -25,8 +28,10 @@ def source() -> MadeCases:
 def folder(source: MadeCases, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export") / "inspector"
     report = export_cases(source, folder)
-    assert (report.arms, report.cases, report.files) == (3, 12, sum(p.is_file() for p in folder.rglob("*")))
-    assert report.bytes == sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != REPORT]
+    assert (report.arms, report.cases, report.restricted) == (3, 12, 0)
+    assert (report.files, report.bytes, report.largest) == (len(sizes), sum(sizes), max(sizes))
+    assert ExportReport.from_json((folder / REPORT).read_bytes()) == report
     assert f"{report.cases} cases of 3 arms" in report.told
     return folder
 
@@ -89,3 +94,14 @@ def test_evenly_takes_that_many_and_what_is_to_be_kept(ids: list[str], most: int
         places = [sorted(ids).index(one) for one in evenly(ids, most)]
         gaps = {b - a for a, b in pairwise(places)}
         assert not gaps or max(gaps) - min(gaps) <= 1
+
+
+def test_pages_for_a_reader_alone_are_counted(
+    answered: Resources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = export_cases(RunCases([answered], arms=["medvrag"]), tmp_path / "alone")
+    assert alone.restricted == alone.pages > 0
+    monkeypatch.setenv(AUDIENCE, PUBLIC)
+    published = export_cases(RunCases([answered], arms=["medvrag"]), tmp_path / "published")
+    assert (published.restricted, published.pages) == (0, 0)
+    assert not list(tmp_path.glob("published/images/*"))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from made_cases import HOSTILE, MadeCases
 
+from medvrag_core.errors import NotBuiltError
 from medvrag_core.views.inspector.assets import asset, classic_script, mount_html, publish_inspector
 from medvrag_core.views.inspector.export import export_cases
 from medvrag_core.views.inspector.records import Case
@@ -89,6 +90,9 @@ def test_the_book_has_script_style_and_the_cases_of_the_run(tmp_path: Path) -> N
     export_cases(MadeCases(1), tmp_path / "run" / "inspector")
     publish_inspector(tmp_path / "run", tmp_path / "site")
     publish_inspector(tmp_path / "no_run", tmp_path / "bare")
+    (tmp_path / "run" / "inspector" / "report.json").unlink()
+    with pytest.raises(NotBuiltError, match=r"report\.json is missing; medvrag book run"):
+        publish_inspector(tmp_path / "run", tmp_path / "other")
     assert {"catalog.js", "cases", "inspector.js", "inspector.css"} <= {p.name for p in (tmp_path / "site").iterdir()}
     assert {p.name for p in (tmp_path / "bare").iterdir()} == {"inspector.js", "inspector.css"}
 

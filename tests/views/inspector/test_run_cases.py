@@ -139,6 +139,8 @@ def test_a_page_that_may_not_be_shown_is_not_handed_out(
     shown = cases.case(0, 0).cards[0]
     monkeypatch.setenv(AUDIENCE, PUBLIC)
     hidden = cases.case(0, 0)
+    assert shown.restricted
+    assert not any(card.restricted for card in hidden.cards)
     assert all(card.hidden and not (card.thumbnail or card.image or card.sheet) for card in hidden.cards)
     assert set(hidden.maps) == {""}
     for address in (shown.thumbnail, shown.image, shown.sheet):

@@ -754,7 +754,7 @@ function pageViewer(uid, load, picture, onClose) {
     place = next;
     const card = pages[place], turnNow = ++wanted;
     title.textContent = visible(`${card.page_id} (${place + 1} of ${pages.length})`);
-    credit.textContent = visible(card.credit) + (card.image_width < card.width ? ` Shown here at ${card.image_width} of ${card.width} pixels in width.` : "");
+    credit.textContent = visible(`${card.credit}${card.restricted ? ` Not for a published book: ${card.restricted}.` : ""}`) + (card.image_width < card.width ? ` Shown here at ${card.image_width} of ${card.width} pixels in width.` : "");
     image.alt = visible(`Page ${card.page_id}${card.title ? ` of ${card.title}` : ""}; its words can be laid over it as boxes`);
     sheet.style.aspectRatio = `${card.width} / ${card.height}`;
     image.removeAttribute("src");
