@@ -27,6 +27,8 @@ from medvrag_core.runs.publish import write_text
 from medvrag_core.runs.side_by_side import side_by_side
 from medvrag_core.settings import CorpusSettings
 
+SUMMARY = "summary"
+"""Purpose of these calls in the call store."""
 KEY_FILE = "summaries.key"
 """Digest of all that shaped the model's summaries beside it; they are made anew where it differs."""
 _FAILED = "failed:"
@@ -108,7 +110,7 @@ class _Writer:
         title = neutral(self._titles.get(page.article_id, "") or page.article_id)
         text = Template(_template()).substitute(words=self.limit, number=page.number, title=title).strip()
         return ChatRequest(
-            purpose="summary",
+            purpose=SUMMARY,
             prompt_version=prompt_version(),
             messages=(Message(role="user", text=text, images=(image,)),),
         )

@@ -10,7 +10,7 @@ import yaml
 
 from medvrag_core.corpus.build import build_corpus
 from medvrag_core.corpus.job import RenderSettings
-from medvrag_core.corpus.model_summaries import summarize_by_model
+from medvrag_core.corpus.model_summaries import SUMMARY, prompt_version, summarize_by_model
 from medvrag_core.corpus.screening import require_screened
 from medvrag_core.corpus.source import PageSource
 from medvrag_core.corpus.sources import page_source
@@ -30,6 +30,7 @@ from medvrag_core.runs.publish import write_text
 from medvrag_core.runs.stage import record_stage, require_same_settings
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile
+from medvrag_core.systems.changed_prompts import changed_prompts, refuse_changed_prompts
 from medvrag_core.systems.resources import Resources
 
 STORE = "store:"
@@ -110,6 +111,7 @@ def build_store(
     Raises
     ------
     SettingsError : a model is to write the summaries, and none is named
+    MismatchError : a changed prompt makes stored summaries worthless, and the settings do not accept it
     RunStopped : its server no longer works; pages and finished calls are kept
     """
     if profile.corpus.summarizer == "extractive":
@@ -120,6 +122,8 @@ def build_store(
             way_out="name it in serve.summary_model, or take the extractive summarizer",
         )
     resources = Resources(calls_of, profile)
+    if not profile.calls.accept_changed_prompts:
+        refuse_changed_prompts(changed_prompts(resources.calls, {SUMMARY: prompt_version()}))
     summarize = partial(
         summarize_by_model,
         model=resources.chat(profile.serve.summary_model),

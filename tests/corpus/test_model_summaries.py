@@ -6,16 +6,18 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from medvrag_core.corpus import model_summaries
 from medvrag_core.corpus.model_summaries import prompt_version, summarize_by_model
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.corpus.summaries import METHOD, shortened, summarize_pages
-from medvrag_core.errors import NotBuiltError, SettingsError
+from medvrag_core.errors import MismatchError, NotBuiltError, SettingsError
 from medvrag_core.models.base import ChatModel, ChatRequest
 from medvrag_core.models.outcomes import CallError, RunStopped
 from medvrag_core.models.store import CallStore
@@ -23,7 +25,7 @@ from medvrag_core.models.tokens import EstimatedTokens
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.records import CallOutcome, ReaderReply
 from medvrag_core.runs.workspace import Workspace
-from medvrag_core.settings import CorpusSettings, ModelSettings
+from medvrag_core.settings import CorpusSettings, ModelSettings, Profile
 from medvrag_core.systems.prepare import build_store
 
 SETTINGS = CorpusSettings(summary_tokens=20)
@@ -177,22 +179,41 @@ def test_an_extract_tells_its_tokens(store: CorpusStore) -> None:
 # --- through the door, on loopback -----------------------------------------------------------------
 
 
-def test_a_server_that_misbehaves_costs_no_page_and_a_second_build_asks_nothing(
-    made_pdfs: Path, tmp_path: Path, chaos: object
-) -> None:
-    profile = load_profile(
+def profile_of(chaos: Any) -> Profile:
+    return load_profile(
         "test",
         {
             "corpus.summarizer": "model",
             "serve.summary_model.server": "vllm",
             "serve.summary_model.model": "chaos",
-            "serve.summary_model.base_url": chaos.url,  # type: ignore[attr-defined]
+            "serve.summary_model.base_url": chaos.url,
             "serve.summary_model.tokenizer": "estimate",
             "calls.pause_s": 0.0,
             "calls.in_flight": 3,
         },
     )
-    chaos.control(faults=["503", "cut", "length"])  # type: ignore[attr-defined]
+
+
+def test_a_changed_prompt_is_told_before_any_page_is_asked_about(
+    made_pdfs: Path, tmp_path: Path, chaos: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile, folder = profile_of(chaos), tmp_path / "store"
+    build_store(made_pdfs, folder, profile, calls_of=Workspace(folder), progress=False)
+    monkeypatch.setattr(model_summaries, "_template", lambda: "Page $number of $title in $words words")
+    with pytest.raises(MismatchError, match=r"prompt of 'summary' .*: 5 stored calls"):
+        build_store(made_pdfs, folder, profile, calls_of=Workspace(folder), progress=False)
+    calls = profile.calls.model_copy(update={"accept_changed_prompts": True})
+    accepting = profile.model_copy(update={"calls": calls})
+    store = build_store(made_pdfs, folder, accepting, calls_of=Workspace(folder), progress=False)
+    assert all(summary.call for summary in store.summaries.values())
+    build_store(made_pdfs, folder, profile, calls_of=Workspace(folder), progress=False)
+
+
+def test_a_server_that_misbehaves_costs_no_page_and_a_second_build_asks_nothing(
+    made_pdfs: Path, tmp_path: Path, chaos: Any
+) -> None:
+    profile = profile_of(chaos)
+    chaos.control(faults=["503", "cut", "length"])
     folder = tmp_path / "store"
     store = build_store(made_pdfs, folder, profile, calls_of=Workspace(folder), progress=False)
     assert list(store.summaries) == [page.page_id for page in store.pages]
