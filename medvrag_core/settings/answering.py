@@ -60,7 +60,7 @@ class ControlSettings(StageSettings):
 
     iterated_in: str = Field("", description="ask only the questions on which this arm took more than one round")
     options: Literal["given", "shuffled"] = Field("given", description="shuffled: the option texts change labels")
-    pages: Literal["found", "blank", "random", "other_question", "cited_removed", "uncited_removed"] = Field(
+    pages: Literal["found", "gold", "blank", "random", "other_question", "cited_removed", "uncited_removed"] = Field(
         "found", description="what stands in the place of the pages that a reader would get, or is left out of them"
     )
     cited_in: str = Field("", description="arm whose answers cite the pages that cited_removed leaves out")

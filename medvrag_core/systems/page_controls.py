@@ -1,4 +1,4 @@
-"""Controls that act between the filter and the reader: placebo pages, and pages left out.
+"""Controls that act between the filter and the reader: gold or placebo pages, and pages left out.
 
 A placebo stands in the place of the pages that a reader would get, as many of them, and is put in after retrieval and
 filter, so that everything up to there is as in the arm it is a control of. ``Round.shown`` names what was really
@@ -33,6 +33,8 @@ def page_control(resources: Resources, source: EvidenceSource, page_filter: Page
     control = resources.profile.control
     if control.pages == "found":
         return as_found
+    if control.pages == "gold":
+        return GoldPages(source)
     if control.pages == "blank":
         return BlankPages(resources.workspace.root / "placebo")
     if control.pages == "random":
@@ -43,6 +45,28 @@ def page_control(resources: Resources, source: EvidenceSource, page_filter: Page
     if control.pages == "other_question":
         return OtherQuestionPages(source, page_filter, resources.asked, control.seed)
     return PagesLeftOut(resources.precedents, control.seed, cited=control.pages == "cited_removed")
+
+
+class GoldPages:
+    """The gold pages of the question in the place of those found: what the reader makes of a perfect search."""
+
+    def __init__(self, source: EvidenceSource) -> None:
+        self.source = source
+
+    def __call__(self, question: Question, number: int, exhibit: Exhibit) -> Exhibit:
+        """See :data:`Show`; summaries of the same pages are given where the arm shows summaries at all.
+
+        Raises InputError for a question without gold pages.
+        """
+        if not question.gold_pages:
+            raise InputError(
+                f"question '{question.id}' names no gold page", way_out="ask questions with gold_pages, or another arm"
+            )
+        return Exhibit(
+            evidence=tuple(map(self.source.evidence, question.gold_pages)),
+            summaries=tuple(map(self.source.summary, question.gold_pages if exhibit.summaries else ())),
+            flags=("gold_pages",),
+        )
 
 
 class BlankPages:

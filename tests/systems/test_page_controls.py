@@ -16,7 +16,14 @@ from medvrag_core.reasoning.exhibit import Exhibit
 from medvrag_core.records import EvidenceItem, FilterDecision, Hit, Question, SearchResult, Summary
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import answer_all, answering_fingerprint, set_up
-from medvrag_core.systems.page_controls import BlankPages, OtherQuestionPages, PagesLeftOut, RandomPages, StandIns
+from medvrag_core.systems.page_controls import (
+    BlankPages,
+    GoldPages,
+    OtherQuestionPages,
+    PagesLeftOut,
+    RandomPages,
+    StandIns,
+)
 from medvrag_core.systems.precedent import Precedent
 from medvrag_core.systems.resources import Resources
 
@@ -182,6 +189,17 @@ def test_as_many_uncited_pages_are_left_out_as_cited_ones(sent: set[str], data: 
     assert gone["cited"] == cited
     assert not gone["un"] & cited
     assert len(gone["un"]) == min(len(cited), len(sent) - len(cited))
+
+
+def test_gold_pages_stand_in_the_place_of_what_was_found() -> None:
+    source: Any = Everything()
+    asked = question("q", ("d1#p2", "d3#p1"))
+    after = GoldPages(source)(asked, 1, exhibit(PAGES, 5, 5))
+    assert [item.page_id for item in after.evidence] == ["d1#p2", "d3#p1"] == [s.page_id for s in after.summaries]
+    assert after.flags == ("gold_pages",)
+    assert GoldPages(source)(asked, 1, exhibit(PAGES, 5, 0)).summaries == (), "an arm without summaries stays so"
+    with pytest.raises(InputError, match="question 'none' names no gold page"):
+        GoldPages(source)(question("none"), 1, exhibit(PAGES, 5, 5))
 
 
 class TestInARun:

@@ -56,7 +56,10 @@ def stated_confidences(traces: Sequence[Answered]) -> Confidences:
     require_one_arm(traces)
     answered = sorted((t for t in traces if t.label is not None), key=lambda t: t.question.id)
     return _confidences(
-        traces, "option_scores", [(t.question.id, _share(t), score(t)) for t in answered], len(traces) - len(answered)
+        traces,
+        "option_scores",
+        [(t.question.id, stated_share(t), score(t)) for t in answered],
+        len(traces) - len(answered),
     )
 
 
@@ -100,7 +103,13 @@ def voted_confidences(runs: Sequence[Sequence[Answered]]) -> Confidences:
     return _confidences(runs[0], "vote_share", rows, unanswered)
 
 
-def _share(answered: Answered) -> float:
+def stated_share(answered: Answered) -> float:
+    """The share that the last reply gives to the option it answers with.
+
+    Raises
+    ------
+    InputError : the reply tells no shares, or none between 0 and 1 for its own answer
+    """
     where = f"question '{answered.question.id}' ({answered.system})"
     shares = _shares(answered)
     if not shares:
