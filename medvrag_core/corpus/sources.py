@@ -39,16 +39,18 @@ def page_source(text: str | Path, settings: CorpusSettings) -> PageSource:
     return FolderSource(Path(rest if sign and scheme == "folder" else text))
 
 
-def absolute_source(text: str) -> str:
-    """The same source in words that do not depend on the folder one works in.
+def absolute_source(text: str, root: Path = Path()) -> str:
+    """The same source in words that do not depend on the folder one works in; relative paths begin at ``root``.
 
     >>> absolute_source("pmc:gout"), absolute_source("folder:/papers/x/..") == absolute_source("/papers")
     ('pmc:gout', True)
+    >>> absolute_source("folder:papers", Path("/data")), absolute_source("store:/c", Path("/data"))
+    ('/data/papers', 'store:/c')
     """
     scheme, sign, rest = text.partition(":")
     if not sign or scheme not in (*_PMC, "folder", "packages", "store"):
-        return str(Path(text).resolve())
+        return str((root / text).resolve())
     if scheme == "pmc" or not rest:
         return text
-    place = str(Path(rest).resolve())
+    place = str((root / rest).resolve())
     return place if scheme == "folder" else f"{scheme}:{place}"
