@@ -19,6 +19,7 @@ from typeset.questions import QuestionSource, page_of, read_questions, resolve
 from typeset.write import CANARY
 
 from medvrag_core.errors import InputError, MedvragError
+from medvrag_core.strict_json import read_text
 
 HERE = Path(__file__).resolve().parent
 MAY_LACK_FIELDS = frozenset(
@@ -93,9 +94,9 @@ def check(source: Path) -> list[Fault]:
             faults.append(_told(error, path.name))
     questions: list[tuple[str, QuestionSource]] = []
     for path in question_files:
-        if not path.read_text(encoding="utf-8").startswith(f"# {CANARY}\n"):
-            faults.append(Fault(path.name, f"the first line is not '# {CANARY}'"))
         try:
+            if not read_text(path).startswith(f"# {CANARY}\n"):
+                faults.append(Fault(path.name, f"the first line is not '# {CANARY}'"))
             questions += [(path.name, question) for question in read_questions(path)]
         except InputError as error:
             faults.append(_told(error, path.name))

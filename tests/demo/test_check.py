@@ -209,8 +209,10 @@ def test_the_corpus_itself_passes() -> None:
 def test_a_file_without_the_canary_and_an_article_that_cannot_be_set_are_named(source: Path) -> None:
     edit(source / "questions" / "first.yaml", f"# {CANARY}\n", "")
     (source / "articles" / "broken.md").write_text("no front matter", encoding="utf-8")
+    (source / "questions" / "other.yaml").write_bytes(b"- id: \xff")
     where = {fault.where: str(fault) for fault in check.check(source)}
     assert "canary" in where["first.yaml"] and "front matter is missing" in where["broken.md"]
+    assert "not UTF-8" in where["other.yaml"]
 
 
 def many(right: str, *, letters: str = "ABCD", answer: Callable[[int], str]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import itertools
+import json
 import math
 import re
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from typeset.write import CANARY
 
 from medvrag_core.errors import InputError
 from medvrag_core.evaluation.questions import read_questions
+from medvrag_core.records import Question
 
 Make = Callable[..., Path]
 DEMO = Path(__file__).resolve().parents[2] / "data" / "demo"
@@ -101,7 +104,7 @@ def test_a_footnote_stands_at_the_foot_of_the_page_with_its_mark(
 def test_a_heading_stands_with_the_text_that_it_heads(make_article: Make) -> None:
     cells = "\n".join(f"  - [Row {number}, dose]" for number in range(34))
     table = f"```table\nanchor: t\ncaption: C.\nspan: page\ncolumns: [A, B]\nrows:\n{cells}\n```"
-    for before in range(105, 129, 3):
+    for before in (105, 114, 123):
         body = f"{table}\n\n{FILLER * before}\n\n## Alone\n\n[#whole] Quagga {FILLER * 24}\n\n{FILLER * 99}"
         source = make_article(body)
         laid = layout.lay_out_article(read_article(source / "articles" / "sample.md"))
@@ -256,6 +259,39 @@ def test_questions_go_to_the_files_of_their_split_and_keep_the_authors_words_bac
     for path in out.glob("*.jsonl"):
         for word in ("Secret", "support", "distractors", "tempting", "rationale", "bridge", "Nothing says"):
             assert word not in path.read_text(encoding="utf-8"), (path.name, word)
+
+
+def test_a_question_that_says_nothing_of_them_has_none_of_the_new_fields() -> None:
+    plain = Question(id="q", question="What?", options={"A": "x", "B": "y"}, answer="A")
+    assert not {"difficulty", "split", "unanswerable"} & json.loads(plain.to_json()).keys()
+    told = plain.model_copy(update={"split": "dev", "unanswerable": True})
+    assert Question.from_json(told.to_json()) == told
+
+
+FORMS = sorted(
+    path
+    for path in (DEMO / "articles").glob("*.md")
+    if re.search(r"^(rotate|breaks|scanned): true$|\^\[", path.read_text(encoding="utf-8"), re.MULTILINE)
+)
+
+
+@pytest.mark.parametrize("path", FORMS[:: max(len(FORMS) // 8, 1)], ids=lambda path: path.stem)
+def test_nothing_is_set_over_anything_else_or_beyond_the_margins(path: Path) -> None:
+    laid = layout.lay_out_article(read_article(path))
+    paper = laid.paper
+    for page in range(1, laid.pages + 1):
+        boxes = []
+        for item in laid.placed:
+            if item.page == page:
+                _, height = item.flowable.wrap(item.width, 10_000)
+                boxes.append((item.x, item.y, item.x + item.width, item.y + height))
+        assert boxes
+        for left, bottom, right, top in boxes:
+            assert left > paper.margin - 0.1 and right < paper.width - paper.margin + 0.1
+            assert bottom > paper.bottom - 0.1 and top < paper.top + 0.1
+        for a, b in itertools.combinations(boxes, 2):
+            apart = (a[2] <= b[0], b[2] <= a[0], a[3] <= b[1] + 0.1, b[3] <= a[1] + 0.1)
+            assert any(apart), f"page {page}"
 
 
 def test_the_canary_is_in_the_manifest_and_the_metadata_and_on_no_page(make_article: Make, tmp_path: Path) -> None:

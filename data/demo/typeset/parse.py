@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 
 from medvrag_core.errors import InputError
 from medvrag_core.records import Record, describe_validation_error
+from medvrag_core.strict_json import read_text
 from typeset.figure_kinds import AnyFigure, Number, Span, read_figure
 from typeset.fonts import unprintable
 from typeset.markup import lift_notes
@@ -107,7 +108,7 @@ def load_yaml(text: str, source: str) -> Any:
 
 def read_article(path: Path) -> Source:
     """Read one article file; raises :class:`InputError` naming the file and the field or line."""
-    text = path.read_text(encoding="utf-8").replace("\r\n", "\n")
+    text = read_text(path).replace("\r\n", "\n")
     parts = re.split(r"^---\s*$", text, maxsplit=2, flags=re.MULTILINE)
     if len(parts) != 3 or parts[0].strip():
         raise InputError(f"{path.name}: front matter is missing", way_out="begin the file with --- fields ---")

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from medvrag_core.errors import InputError
 from medvrag_core.records import Evidence, Question, Record, describe_validation_error
+from medvrag_core.strict_json import read_text
 from typeset.parse import load_yaml
 
 Anchors = Mapping[str, Mapping[str, int]]
@@ -47,7 +48,7 @@ class QuestionSource(Record):
 
 def read_questions(path: Path) -> list[QuestionSource]:
     """Read one question file; raises :class:`InputError` naming the file, the question and the field."""
-    data = load_yaml(path.read_text(encoding="utf-8"), path.name)
+    data = load_yaml(read_text(path), path.name)
     if not isinstance(data, list) or not data:
         raise InputError(f"{path.name}: holds no list of questions", way_out="begin each question with '- id:'")
     questions: list[QuestionSource] = []
