@@ -377,6 +377,21 @@ def test_a_link_is_stronger_than_the_filters(visit: Callable[..., Visit], site: 
     assert page.get_by_label("Search").input_value() == ""
 
 
+def test_a_case_that_comes_late_does_not_take_the_place_of_a_later_one(visit: Callable[..., Visit], site: Path) -> None:
+    page = visit().open(address(site, "arm=medvrag&case=q-00000"))
+    held: list[Route] = []
+    page.route("**/cases/0-1.js", lambda route: held.append(route))
+    rows(page).nth(1).click()
+    rows(page).nth(2).click()
+    expect(page.locator(".mv-detail .mv-question")).to_contain_text("Question 2")
+    held[0].continue_()
+    page.wait_for_function("!document.head.querySelector('script[src*=\"cases/0-1\"]')")
+    page.evaluate("new Promise(requestAnimationFrame)")
+    expect(page.locator(".mv-detail .mv-question")).to_contain_text("Question 2")
+    rows(page).nth(1).click()
+    expect(page.locator(".mv-detail .mv-question")).to_contain_text("Question 1")
+
+
 def test_without_cases_it_says_so(chromium: Browser, tmp_path: Path) -> None:
     publish_inspector(tmp_path / "no_run", tmp_path / "_static" / "inspector")
     (tmp_path / "index.html").write_text(page_html(POLICY.format("'self' file:")), encoding="utf-8")

@@ -76,6 +76,7 @@ def test_the_notebook_runs_and_its_widgets_are_used(
     page.keyboard.press("k")
     expect(inspector.locator(".mv-row[aria-selected=true] .mv-about")).to_contain_text("anemia-1")
     assert page.locator(".jp-Notebook .jp-Cell").count() > 10, "the keys are not the notebook's"
+    page.screenshot(path=str(tmp_path / "inspector.png"))
     inspector.locator("ol.mv-pages button").first.click()
     viewer = page.get_by_role("dialog", name="#p")
     viewer.get_by_role("radio").nth(3).check()

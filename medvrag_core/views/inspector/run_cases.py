@@ -99,7 +99,7 @@ class RunCases(CaseSource):
         self._questions, self._shrink = questions, shrink
         self._pages = [(run, page.page_id) for run in runs for page in run.store.pages]
         self._page_number = {(id(run), page_id): number for number, (run, page_id) in enumerate(self._pages)}
-        self._titles = {article.article_id: article.title for run in runs for article in run.store.articles}
+        self._titles = {(id(run), a.article_id): a.title for run in runs for a in run.store.articles}
         self._asked_maps: dict[str, tuple[Resources, str, tuple[str, ...]]] = {}
         self._endings = lru_cache(maxsize=None)(self._read_endings)
         self._rows = lru_cache(maxsize=None)(self._read_rows)
@@ -232,7 +232,7 @@ class RunCases(CaseSource):
         suffix = Path(page.image).suffix if self._shrink == 1 else ".webp"
         return PageCard(
             page_id=page_id,
-            title=self._titles[page.article_id],
+            title=self._titles[id(run), page.article_id],
             credit=picture.credit,
             hidden=picture.hidden,
             restricted="" if picture.hidden else picture.restricted,
