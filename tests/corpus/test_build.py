@@ -212,6 +212,7 @@ class TestBadFiles:
         (pdfs / "again.pdf").write_bytes((pdfs / "gout.pdf").read_bytes() + b"%x")
         store = build(pdfs, tmp_path / "c")
         assert Counter(e.reason for e in store.ledger)["duplicate_page"] == 2
+        assert [p.page_id for p in store.pages] == ["again#p1", "again#p2", "anemia#p1", "asthma#p1", "asthma#p2"]
 
     def test_a_folder_without_pdf_or_usable_page(self, tmp_path: Path) -> None:
         (tmp_path / "none").mkdir()

@@ -233,3 +233,11 @@ def test_all_words_at_once_are_judged_as_each_alone(coarse: Any, words: Any) -> 
     assert hidden == Counter(cause for cause in expected if cause)
     kept = [box for (box, _), cause in zip(placed, expected, strict=True) if not cause]
     assert [box for line in shown.lines for _, box in line.words] == kept
+
+
+def test_the_first_look_takes_the_corners_that_the_second_one_takes() -> None:
+    pixels = np.full((10, 40, 3), 255, dtype=np.uint8)
+    pixels[:, 1:33] = 40  # of 34 columns every second is looked at: the first is white, the last is not
+    line = Line("a", (0, 0, 34, 10), 0, words=(("a", (0, 0, 34, 10)),), inks=(Ink((40, 40, 40)),))
+    page = PageLines((line,), (0, 0, 40, 10), lambda box: (box[0] / 40, box[1] / 10, box[2] / 40, box[3] / 10))
+    assert split_hidden(page, pixels)[1] == {"same_color": 1}
