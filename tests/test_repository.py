@@ -23,7 +23,7 @@ PACKAGE = REPO / "medvrag_core"
 NOTEBOOKS = sorted((REPO / "notebooks").glob("*.ipynb"))
 LAYERS = (
     *("errors", "strict_json", "strict_yaml", "records", "settings", "profiles", "runs"),
-    *("models", "corpus", "encoders", "index", "filter", "reasoning"),
+    *("models", "corpus", "encoders", "index", "cluster", "filter", "reasoning"),
     *("systems", "evaluation", "views", "cli"),
 )
 """Parts of the package in the order of the data: a part knows those before it, and none after it."""

@@ -19,7 +19,7 @@ from medvrag_core.encoders.faults import naming_pages
 from medvrag_core.errors import MedvragError
 from medvrag_core.records import PageVectors
 
-_PAGES_AT_ONCE = 4
+PAGES_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def encode_in_copies(
     ------
     MedvragError : an encoder failed on a page, which is named, or a process came to an end
     """
-    starts = deque(range(0, len(pages), _PAGES_AT_ONCE))
+    starts = deque(range(0, len(pages), PAGES_AT_ONCE))
     coming: deque[Future[list[PageVectors]]] = deque()
     # Spawned, since a fork of a process with threads may hang.
     context = multiprocessing.get_context("spawn")
@@ -58,7 +58,7 @@ def encode_in_copies(
     def hand_out() -> None:
         while starts and len(coming) < 2 * processes:
             start = starts.popleft()
-            coming.append(pool.submit(_encode, list(pages[start : start + _PAGES_AT_ONCE])))
+            coming.append(pool.submit(_encode, list(pages[start : start + PAGES_AT_ONCE])))
 
     try:
         with _one_thread_each():

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from medvrag_core.encoders.base import PageEncoder, PageInput, PageInputs
 from medvrag_core.encoders.copies import Copies, encode_in_copies
-from medvrag_core.encoders.faults import naming_pages
+from medvrag_core.encoders.faults import fitting_pages, naming_pages
 from medvrag_core.encoders.manifest import (
     SHARD_PAGES,
     STATE,
@@ -21,7 +21,8 @@ from medvrag_core.encoders.manifest import (
     publish_manifest,
     shard_folder,
 )
-from medvrag_core.encoders.shards import unfit, write_shard
+from medvrag_core.encoders.shard_worker import ShardCrew
+from medvrag_core.encoders.shards import write_shard
 from medvrag_core.encoders.throughput import Meter, Throughput, told
 from medvrag_core.encoders.vectors import VectorStore, load_state, way_out
 from medvrag_core.errors import InputError, MismatchError
@@ -42,6 +43,7 @@ def encode_corpus(
     corpus_fingerprint: str,
     storage: Storage = "float16",
     copies: Copies | None = None,
+    crew: ShardCrew | None = None,
     progress: bool = True,
 ) -> VectorStore:
     """Fit the encoder, encode all pages in shards of 64, publish, and open the result.
@@ -55,6 +57,7 @@ def encode_corpus(
     corpus_fingerprint : tells one corpus from another
     storage : how the vectors are kept
     copies : of the encoder in other processes, used where each has a whole shard to do
+    crew : encodes shards in place of this process, which fits the encoder; vectors are those of ``copies``
 
     Raises
     ------
@@ -67,26 +70,21 @@ def encode_corpus(
         raise InputError("the corpus has no page to encode", way_out="look at its ledger.jsonl for what was dropped")
     manifest = _begin(pages, encoder, folder, corpus_fingerprint, storage, progress)
     if not manifest_path(folder).is_file():
-        shards = {
-            shard_folder(folder, number): range(start, min(start + SHARD_PAGES, len(pages)))
-            for number, start in enumerate(range(0, len(pages), SHARD_PAGES))
-        }
-        todo = {home: places for home, places in shards.items() if not home.is_dir()}
-        left = [place for places in todo.values() for place in places]
-        given = PageInputs(len(left), lambda k: pages[left[k]])
-        bar = tqdm(
+        shards = [range(start, min(start + SHARD_PAGES, len(pages))) for start in range(0, len(pages), SHARD_PAGES)]
+        todo = [(n, places) for n, places in enumerate(shards) if not shard_folder(folder, n).is_dir()]
+        left = sum(len(places) for _, places in todo)
+        with tqdm(
             total=len(pages),
-            initial=len(pages) - len(left),
+            initial=len(pages) - left,
             desc="encode pages",
             unit="page",
             disable=None if progress else True,
-        )
-        with bar, _encoding(given, encoder, folder, copies) as (stream, meter):
-            for home, places in todo.items():
-                write_shard(home, list(_watched(islice(stream, len(places)), encoder.dim, meter, bar)), storage)
-                write_text(folder / "throughput.json", meter.so_far.to_json())
-                bar.set_postfix(told(meter.so_far), refresh=False)
-        publish_manifest(folder, manifest, list(shards), [])
+        ) as bar:
+            if crew is not None:
+                _encode_by(crew, todo, folder, storage, bar)
+            else:
+                _encode_here(pages, todo, encoder, folder, storage, copies, bar)
+        publish_manifest(folder, manifest, [shard_folder(folder, n) for n in range(len(shards))], [])
     return VectorStore.open(folder)
 
 
@@ -147,6 +145,37 @@ def _begun(folder: Path) -> VectorManifest | None:
     return None
 
 
+def _encode_here(
+    pages: Sequence[PageInput],
+    todo: Sequence[tuple[int, range]],
+    encoder: PageEncoder,
+    folder: Path,
+    storage: Storage,
+    copies: Copies | None,
+    bar: Any,
+) -> None:
+    left = [place for _, places in todo for place in places]
+    given = PageInputs(len(left), lambda k: pages[left[k]])
+    with _encoding(given, encoder, folder, copies) as (stream, meter):
+        for number, places in todo:
+            made = list(_watched(islice(stream, len(places)), encoder.dim, meter, bar))
+            write_shard(shard_folder(folder, number), made, storage)
+            _tell(folder, meter, bar)
+
+
+def _encode_by(crew: ShardCrew, todo: Sequence[tuple[int, range]], folder: Path, storage: Storage, bar: Any) -> None:
+    meter = Meter(None, crew.processes)
+    for done in crew.encode(folder, storage, todo):
+        meter.add(pages=done.pages, vectors=done.vectors, patches=done.patches)
+        bar.update(done.pages)
+        _tell(folder, meter, bar)
+
+
+def _tell(folder: Path, meter: Meter, bar: Any) -> None:
+    write_text(folder / "throughput.json", meter.so_far.to_json())
+    bar.set_postfix(told(meter.so_far), refresh=False)
+
+
 @contextmanager
 def _encoding(
     pages: Sequence[PageInput], encoder: PageEncoder, folder: Path, copies: Copies | None
@@ -163,12 +192,7 @@ def _encoding(
 
 def _watched(stream: Iterator[PageVectors], dim: int, meter: Meter, bar: Any) -> Iterator[PageVectors]:
     """The same pages, counted; raises MismatchError for vectors that no index can hold."""
-    for page in stream:
-        if fault := unfit(page, dim):
-            raise MismatchError(
-                f"page {page.page_id}: {fault}, as the encoder made it",
-                way_out="check its weights, or set encoder.batch_size to 1",
-            )
+    for page in fitting_pages(stream, dim):
         meter.count(page)
         bar.update()
         yield page

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 
 from medvrag_core.encoders.base import PageInput
-from medvrag_core.errors import MedvragError
+from medvrag_core.encoders.shards import unfit
+from medvrag_core.errors import MedvragError, MismatchError
 from medvrag_core.records import PageVectors
 
 
@@ -28,4 +29,15 @@ def naming_pages(stream: Iterator[PageVectors], pages: Sequence[PageInput]) -> G
             raise
         except Exception as error:
             raise page_fault([pages[place].page.page_id], error) from error
+        yield page
+
+
+def fitting_pages(stream: Iterator[PageVectors], dim: int) -> Generator[PageVectors, None, None]:
+    """The same pages; raises MismatchError for vectors that no index of width ``dim`` can hold."""
+    for page in stream:
+        if fault := unfit(page, dim):
+            raise MismatchError(
+                f"page {page.page_id}: {fault}, as the encoder made it",
+                way_out="check its weights, or set encoder.batch_size to 1",
+            )
         yield page

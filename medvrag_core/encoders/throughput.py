@@ -35,20 +35,24 @@ class Meter:
 
     Parameters
     ----------
-    encoder : that yields them
+    encoder : that yields them; None where others do, whose batches are not told
     processes : that encode side by side
     """
 
-    def __init__(self, encoder: PageEncoder, processes: int) -> None:
+    def __init__(self, encoder: PageEncoder | None, processes: int) -> None:
         self._encoder, self._processes = encoder, processes
         self._pages = self._vectors = self._patches = 0
         self._start = time.perf_counter()
 
     def count(self, page: PageVectors) -> None:
         """One more page is encoded."""
-        self._pages += 1
-        self._vectors += len(page.vectors)
-        self._patches += len(page.boxes)
+        self.add(pages=1, vectors=len(page.vectors), patches=len(page.boxes))
+
+    def add(self, *, pages: int, vectors: int, patches: int) -> None:
+        """So many more are."""
+        self._pages += pages
+        self._vectors += vectors
+        self._patches += patches
 
     @property
     def so_far(self) -> Throughput:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from medvrag_core.index.manifest import (
 from medvrag_core.index.page_alikeness import PairKind
 from medvrag_core.index.segments import open_segment, write_segment
 from medvrag_core.index.torch_index import on_gpu
+from medvrag_core.runs.crew import Crew
 from medvrag_core.runs.publish import whole_folder
 from medvrag_core.runs.verified import digests, verify
 from medvrag_core.settings import IndexSettings
@@ -54,10 +56,13 @@ def build_index(
     near_duplicate: float,
     corpus: CorpusStore | None = None,
     keep: Collection[PairKind] = (),
+    crew: Crew | None = None,
     progress: bool = True,
 ) -> PageIndex:
     """Bring an index up to date, and open it. Parameters as in :func:`write_index`."""
-    write_index(store, settings, folder, near_duplicate=near_duplicate, corpus=corpus, keep=keep, progress=progress)
+    write_index(
+        store, settings, folder, near_duplicate=near_duplicate, corpus=corpus, keep=keep, crew=crew, progress=progress
+    )
     return open_index(store, settings, folder)
 
 
@@ -69,6 +74,7 @@ def write_index(
     near_duplicate: float,
     corpus: CorpusStore | None = None,
     keep: Collection[PairKind] = (),
+    crew: Crew | None = None,
     progress: bool = True,
 ) -> None:
     """Make the segments and files that are missing, leave out near-duplicate pages, and publish the manifest.
@@ -84,6 +90,7 @@ def write_index(
     folder : of the index
     near_duplicate : cosine of mean page vectors above which the later page is left out
     corpus, keep : by which near-duplicates are told apart, see :func:`~medvrag_core.index.duplicates.near_duplicates`
+    crew : makes segments in place of this process
     """
     before = _usable(store, settings, folder)
     kept = [] if before is None else _without_many_small(store, before.segments)
@@ -98,8 +105,9 @@ def write_index(
         deleted=() if before is None else before.deleted,
         ann=None if before is None else before.ann,
     )
-    for shards in tqdm(todo, desc="index pages", unit="segment", disable=None if progress else True):
-        kept.append(_make_segment(store, shards, settings, folder))
+    made = _in_order(_segments(store, todo, settings, folder, crew), todo)
+    for entry in tqdm(made, total=len(todo), desc="index pages", unit="segment", disable=None if progress else True):
+        kept.append(entry)
         manifest = manifest.model_copy(update={"segments": tuple(kept)})
         write_manifest(folder, manifest)
     if before is not None and before.finished and not todo and _same_rule(before, manifest):
@@ -230,6 +238,38 @@ def _ranges(store: VectorStore, first: int) -> list[tuple[int, int]]:
     if cuts[-1] < len(store.manifest.shards):
         cuts.append(len(store.manifest.shards))
     return list(pairwise(cuts))
+
+
+class SegmentWorker:
+    """Makes segments of the vectors in ``vectors`` for a crew."""
+
+    def __init__(self, vectors: Path, settings: IndexSettings, folder: Path) -> None:
+        self._store, self._settings, self._folder = VectorStore.open(vectors), settings, folder
+
+    def __call__(self, shards: tuple[int, int]) -> SegmentEntry:
+        """Publish the segment of some shards."""
+        return _make_segment(self._store, shards, self._settings, self._folder)
+
+
+def _segments(
+    store: VectorStore, todo: Sequence[tuple[int, int]], settings: IndexSettings, folder: Path, crew: Crew | None
+) -> Iterator[SegmentEntry]:
+    if crew is None:
+        return (_make_segment(store, shards, settings, folder) for shards in todo)
+    make = partial(SegmentWorker, store.folder.absolute(), settings, folder.absolute())
+    return crew.work(make, todo, kind="index")
+
+
+def _in_order(made: Iterator[SegmentEntry], todo: Sequence[tuple[int, int]]) -> Iterator[SegmentEntry]:
+    """The same in the order of the store, which a manifest has; an entry waits for those before it."""
+    early: dict[tuple[int, int], SegmentEntry] = {}
+    wanted = iter(todo)
+    place = next(wanted, None)
+    for entry in made:
+        early[entry.shards] = entry
+        while place in early:
+            yield early.pop(place)
+            place = next(wanted, None)
 
 
 def _make_segment(store: VectorStore, shards: tuple[int, int], settings: IndexSettings, folder: Path) -> SegmentEntry:

@@ -7,6 +7,7 @@ field before stored work is used again.
 
 from medvrag_core.settings.answering import ControlSettings, EvaluationSettings, LoopSettings, ReaderSettings
 from medvrag_core.settings.base import StageSettings, cores, looks_like_a_key
+from medvrag_core.settings.cluster import RaySettings
 from medvrag_core.settings.exclusion import ExclusionSettings
 from medvrag_core.settings.models import WHERE_FIELDS, CallSettings, ModelSettings, ServeSettings
 from medvrag_core.settings.pages import LOADER_FIELDS, CorpusSettings, EncoderSettings, Storage
@@ -51,6 +52,7 @@ __all__ = [
     "PageTextPolicy",
     "PmcSettings",
     "Profile",
+    "RaySettings",
     "ReaderSettings",
     "ServeSettings",
     "StageSettings",

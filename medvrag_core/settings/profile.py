@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from medvrag_core.settings.answering import ControlSettings, EvaluationSettings, LoopSettings, ReaderSettings
 from medvrag_core.settings.base import StageSettings, cores
+from medvrag_core.settings.cluster import RaySettings
 from medvrag_core.settings.models import WHERE_FIELDS, CallSettings, ModelSettings, ServeSettings
 from medvrag_core.settings.pages import LOADER_FIELDS, CorpusSettings, EncoderSettings
 from medvrag_core.settings.search import MACHINE_FIELDS, FilterSettings, IndexSettings, TextSettings
@@ -57,6 +58,7 @@ class Profile(StageSettings):
     visrag: VisRagSettings = _later(VisRagSettings())
     medrgag: MedRgagSettings = _later(MedRgagSettings())
     evaluation: EvaluationSettings = EvaluationSettings()
+    ray: RaySettings = _later(RaySettings())
 
     @property
     def processes(self) -> int:
@@ -64,7 +66,7 @@ class Profile(StageSettings):
         return self.workers or cores()
 
 
-RESULT_BLIND = ("note", "workers", "evaluation", "calls", "serve", "judge_model")
+RESULT_BLIND = ("note", "workers", "evaluation", "calls", "serve", "judge_model", "ray")
 """Fields of a profile, beside its name, that cannot change an answer."""
 
 

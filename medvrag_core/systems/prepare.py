@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from medvrag_core.cluster.ray_crew import crew_of
 from medvrag_core.corpus.build import build_corpus
 from medvrag_core.corpus.job import RenderSettings
 from medvrag_core.corpus.model_summaries import SUMMARY, prompt_version, summarize_by_model
@@ -20,6 +21,7 @@ from medvrag_core.encoders.batched import BatchedPageEncoder
 from medvrag_core.encoders.copies import Copies
 from medvrag_core.encoders.encode import encode_corpus, read_throughput
 from medvrag_core.encoders.factory import make_page_encoder
+from medvrag_core.encoders.shard_worker import ShardCrew
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import InputError, SettingsError
 from medvrag_core.index.base import PageIndex
@@ -115,7 +117,9 @@ def build_store(
     RunStopped : its server no longer works; pages and finished calls are kept
     """
     if profile.corpus.summarizer == "extractive":
-        return build_corpus(source, folder, profile.corpus, workers=profile.processes, progress=progress)
+        return build_corpus(
+            source, folder, profile.corpus, workers=profile.processes, crew=crew_of(profile), progress=progress
+        )
     if not profile.serve.summary_model.model:
         raise SettingsError(
             "corpus.summarizer is 'model', and no model is named",
@@ -133,7 +137,13 @@ def build_store(
     )
     try:
         return build_corpus(
-            source, folder, profile.corpus, summarize=summarize, workers=profile.processes, progress=progress
+            source,
+            folder,
+            profile.corpus,
+            summarize=summarize,
+            workers=profile.processes,
+            crew=crew_of(profile),
+            progress=progress,
         )
     finally:
         resources.close()
@@ -150,6 +160,11 @@ class CorpusPages(PageInputs):
         super().__init__(len(store.pages), page_input)
 
 
+def open_pages(corpus: Path) -> CorpusPages:
+    """The pages of the corpus in a folder; what a worker elsewhere opens."""
+    return CorpusPages(CorpusStore.open(corpus))
+
+
 def prepare_vectors(workspace: Workspace, profile: Profile, *, progress: bool = True) -> VectorStore:
     """Encode the pages that have no vectors yet, or vectors of another encoder; stage ``embedding``.
 
@@ -158,6 +173,7 @@ def prepare_vectors(workspace: Workspace, profile: Profile, *, progress: bool = 
     store = CorpusStore.open(workspace.corpus)
     with record_stage(workspace.root, "embedding", profile=profile.name, settings=profile.encoder) as stage:
         encoder = make_page_encoder(profile.encoder)
+        make, crew = partial(make_page_encoder, profile.encoder), crew_of(profile)
         batched = isinstance(encoder, BatchedPageEncoder)
         vectors = encode_corpus(
             CorpusPages(store),
@@ -165,7 +181,8 @@ def prepare_vectors(workspace: Workspace, profile: Profile, *, progress: bool = 
             workspace.vectors,
             corpus_fingerprint=store.fingerprint,
             storage=profile.encoder.storage,
-            copies=None if batched else Copies(partial(make_page_encoder, profile.encoder), profile.processes),
+            copies=None if batched else Copies(make, profile.processes),
+            crew=None if crew is None else ShardCrew(crew, make, partial(open_pages, workspace.corpus.absolute())),
             progress=progress,
         )
         stage.add(workspace.vectors / "manifest.json")
@@ -191,6 +208,7 @@ def prepare_index(workspace: Workspace, profile: Profile, *, progress: bool = Tr
             near_duplicate=profile.corpus.near_duplicate,
             corpus=CorpusStore.open(workspace.corpus),
             keep=kinds_kept(profile.corpus),
+            crew=crew_of(profile),
             progress=progress,
         )
         manifest = read_manifest(workspace.index)

@@ -1,0 +1,37 @@
+"""The seam for work in other processes, here or on other machines."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+Work = Literal["render", "encode", "index"]
+"""What workers do; it decides how many there are, and what each needs of a machine."""
+
+
+class Crew(ABC):
+    """Workers that see the same folders under the same paths as whoever calls them.
+
+    An item may be worked on more than once, when the worker or the machine that had it is lost. So work means to
+    publish whole files from what lies on the disk, and what is told of it depends on the item alone.
+    """
+
+    @abstractmethod
+    def work(self, make: Callable[[], Callable[[T], R]], items: Sequence[T], *, kind: Work) -> Iterator[R]:
+        """What workers make of ``items``, as they get done, in whatever order that is.
+
+        Parameters
+        ----------
+        make : gives one worker in the process where it is to run; can be pickled, as items and results can
+
+        Raises
+        ------
+        MedvragError : that of the first item that failed, or an item cost worker after worker; what is done stays
+        """
+
+    @abstractmethod
+    def workers(self, kind: Work) -> int:
+        """How many work side by side at most."""

@@ -1,0 +1,90 @@
+"""The stages by a crew leave the files that one process leaves, byte for byte; no Ray is needed for this."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from crews import UnkindCrew
+from made_pages import HashEncoder, made_pages
+from same_files import digests_of
+
+from medvrag_core.corpus.build import build_corpus
+from medvrag_core.encoders.encode import encode_corpus, read_throughput
+from medvrag_core.encoders.shard_worker import ShardCrew
+from medvrag_core.encoders.vectors import VectorStore
+from medvrag_core.errors import MedvragError
+from medvrag_core.index import build as index_build
+from medvrag_core.index.build import write_index
+from medvrag_core.settings import CorpusSettings, IndexSettings
+
+PAGES = 150
+QUICK = CorpusSettings(dpi=72, seconds_per_page=10)
+
+
+def encode(folder: Path, crew: UnkindCrew | None, encoder: Callable[[], HashEncoder] = HashEncoder) -> VectorStore:
+    given = None if crew is None else ShardCrew(crew, encoder, partial(made_pages, PAGES))
+    return encode_corpus(made_pages(PAGES), encoder(), folder, corpus_fingerprint="c", crew=given, progress=False)
+
+
+def test_a_corpus_and_its_ledger(made_pdfs: Path, tmp_path: Path) -> None:
+    source = Path(shutil.copytree(made_pdfs, tmp_path / "pdfs"))
+    (source / "broken.pdf").write_bytes(b"no pdf at all")
+    alone, crew = tmp_path / "alone", UnkindCrew()
+    build_corpus(source, alone, QUICK, progress=False)
+    store = build_corpus(source, tmp_path / "crew", QUICK, crew=crew, progress=False)
+    assert digests_of(tmp_path / "crew") == digests_of(alone)
+    assert crew.asked == [("render", 4)]
+    assert "not_a_pdf" in {entry.reason for entry in store.ledger if entry.file == "broken.pdf"}
+
+
+def test_vectors(tmp_path: Path) -> None:
+    encode(tmp_path / "alone", None)
+    crew = UnkindCrew()
+    encode(tmp_path / "crew", crew)
+    assert digests_of(tmp_path / "crew") == digests_of(tmp_path / "alone")
+    assert crew.asked == [("encode", 3)]
+    told = read_throughput(tmp_path / "crew")
+    assert told is not None and (told.pages, told.processes, told.waiting_s) == (PAGES, 2, None)
+
+
+def test_a_page_that_cannot_be_encoded_is_named_and_whole_shards_stay(tmp_path: Path) -> None:
+    bad = partial(HashEncoder, fail_at=made_pages(PAGES)[10].page.number)
+    with pytest.raises(MedvragError, match="no such luck"):
+        encode(tmp_path / "v", UnkindCrew(), bad)
+    assert sorted(path.name for path in (tmp_path / "v").glob("shard-*")) == ["shard-00001", "shard-00002"]
+    crew = UnkindCrew()
+    encode(tmp_path / "v", crew)
+    assert crew.asked == [("encode", 1)]
+    encode(tmp_path / "alone", None)
+    assert digests_of(tmp_path / "v") == digests_of(tmp_path / "alone")
+
+
+def test_vectors_that_no_index_can_hold_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(MedvragError, match="wide, not"):
+        encode(tmp_path / "v", UnkindCrew(), Narrow)
+
+
+class Narrow(HashEncoder):
+    """Gives vectors of another width than it says."""
+
+    def load(self, folder: Path) -> None:
+        super().load(folder)
+        self.dim = 8
+
+    def encode_pages(self, pages):  # type: ignore[no-untyped-def]
+        for page in super().encode_pages(pages):
+            yield type(page)(page.page_id, page.vectors[:, :4], page.boxes, page.vector_of)
+
+
+def test_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_build, "SEGMENT_NUMBERS", 64 * 8)  # one shard a segment
+    store = encode(tmp_path / "v", None)
+    settings, crew = IndexSettings(), UnkindCrew()
+    write_index(store, settings, tmp_path / "alone", near_duplicate=0.99, progress=False)
+    write_index(store, settings, tmp_path / "crew", near_duplicate=0.99, crew=crew, progress=False)
+    assert digests_of(tmp_path / "crew") == digests_of(tmp_path / "alone")
+    assert crew.asked == [("index", 3)]
