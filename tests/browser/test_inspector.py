@@ -392,6 +392,26 @@ def test_a_case_that_comes_late_does_not_take_the_place_of_a_later_one(visit: Ca
     expect(page.locator(".mv-detail .mv-question")).to_contain_text("Question 1")
 
 
+def test_an_arm_that_cannot_be_read_is_told_and_the_others_stay(chromium: Browser, tmp_path: Path) -> None:
+    site = build_site(tmp_path, MadeCases(3))
+    (site / "_static" / "inspector" / "arms" / "1.js").unlink()
+    (site / "_static" / "inspector" / "cases" / "0-1.js").write_text("not the data\n")
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(address(site))
+    page.locator(".mv-arm h5").first.wait_for()
+    rows(page).nth(1).click()
+    expect(page.get_by_role("alert")).to_have_text("The cases cannot be shown: cases/0-1: holds no data")
+    rows(page).nth(2).click()
+    expect(page.locator(".mv-detail .mv-question")).to_contain_text("Question 2")
+    page.get_by_label("Arm", exact=True).select_option("1")
+    expect(page.get_by_role("alert")).to_contain_text("arms/1 is not beside this page")
+    expect(rows(page)).to_have_count(0)
+    page.get_by_label("Arm", exact=True).select_option("0")
+    expect(page.locator(".mv-detail .mv-question")).to_contain_text("Question 0")
+    context.close()
+
+
 def test_without_cases_it_says_so(chromium: Browser, tmp_path: Path) -> None:
     publish_inspector(tmp_path / "no_run", tmp_path / "_static" / "inspector")
     (tmp_path / "index.html").write_text(page_html(POLICY.format("'self' file:")), encoding="utf-8")

@@ -116,6 +116,11 @@ def test_the_question_itself_as_query_is_a_stall(run: Any, again: str) -> None:
     assert "query_stalled" in run(Scripted(ask(again), "<answer>A</answer>"))[0].flags
 
 
+def test_a_query_of_two_rounds_ago_is_a_stall(run: Any) -> None:
+    rounds = run(Scripted(ask("Q one"), ask("which test"), "<answer>A</answer>"))
+    assert ["query_stalled" in r.flags for r in rounds[:2]] == [False, True]
+
+
 def test_a_comparison_the_other_way_round_is_no_stall(run: Any) -> None:
     rounds = run(Scripted(ask("eGFR < 30"), ask("eGFR > 30"), "<answer>A</answer>"))
     assert not any("query_stalled" in r.flags for r in rounds)

@@ -160,9 +160,10 @@ function inspector(root, host) {
     return h(".pick", {}, h("label", { for: control.id }, text), control);
   };
   const select = (name, onchange) => h("select", { name, onchange });
-  const runPick = select("run", () => pickArm(catalog.arms.findIndex((one) => one.run === runPick.value)));
-  const armPick = select("arm", () => pickArm(Number(armPick.value)));
-  const besidePick = select("beside", () => pickBeside(Number(besidePick.value)));
+  const attempt = (work) => work.catch((error) => detail.replaceChildren(fault(error)));
+  const runPick = select("run", () => attempt(pickArm(catalog.arms.findIndex((one) => one.run === runPick.value))));
+  const armPick = select("arm", () => attempt(pickArm(Number(armPick.value))));
+  const besidePick = select("beside", () => attempt(pickBeside(Number(besidePick.value))));
   const search = h("input", { type: "search", name: "search", placeholder: "Search id or text", oninput: () => filter() });
   const pickOutcome = select("outcome", () => filter());
   const pickClass = select("class", () => filter());
@@ -213,15 +214,10 @@ function inspector(root, host) {
 
   async function start() {
     detail.replaceChildren(h("p.meta", {}, "Loading the cases …"));
-    try {
-      catalog = await load("catalog");
-    } catch (error) {
-      detail.replaceChildren(fault(error));
-      return;
-    }
+    catalog = await load("catalog");
     options(runPick, [...new Set(catalog.arms.map((one) => one.run))].map((name) => [name, name]));
     await go(host.place || "");
-    host.onAsked?.(go);
+    host.onAsked?.((text) => attempt(go(text)));
   }
 
   // A place is a query string: the same text is the link of a page and the trait of a widget.
@@ -263,7 +259,14 @@ function inspector(root, host) {
     if (beside === arm || (beside >= 0 && catalog.arms[beside].run !== run)) { beside = -1; besideRows = null; }
     options(besidePick, [[-1, "nothing"], ...mates.filter(([k]) => k !== arm).map(([k, one]) => [k, named(one)])], beside);
     armPick.title = visible(catalog.arms[arm].summary);
-    rows = (await load(`arms/${arm}`)).rows;
+    let there = [], problem = null;
+    try {
+      there = (await load(`arms/${next}`)).rows;
+    } catch (error) {
+      problem = error;
+    }
+    if (arm !== next) return; // another one was picked meanwhile
+    rows = there; // none where they cannot be read, lest those of another arm stand under this one's name
     const values = (of) => [...new Set(rows.map(of))].filter((value) => value !== "" && value !== null).sort((a, b) => (a > b ? 1 : -1));
     const keep = [pickOutcome.value, pickClass.value, pickRounds.value, pickSet.value];
     options(pickOutcome, [["", "all"], ["right", "right"], ["wrong", "wrong"], ...(rows.some((row) => row.correct === null) ? [["not scored", "not scored"]] : []),
@@ -276,13 +279,16 @@ function inspector(root, host) {
     });
     pickSet.parentElement.hidden = pickSet.options.length < 2;
     filter({ open: false, keep: now });
+    if (problem) throw problem;
     if (show) await open(Math.max(0, chosen), round);
   }
 
   async function pickBeside(next, { open: show = true } = {}) {
     beside = next;
     besidePick.value = beside;
-    besideRows = beside < 0 ? null : new Map((await load(`arms/${beside}`)).rows.map((row, k) => [row.question_id, [k, row]]));
+    const there = beside < 0 ? null : (await load(`arms/${next}`)).rows;
+    if (beside !== next) return;
+    besideRows = there && new Map(there.map((row, k) => [row.question_id, [k, row]]));
     paintList(true);
     if (show) await open(chosen, round);
   }
@@ -311,10 +317,7 @@ function inspector(root, host) {
     spacer.style.height = `${found.length * ROW}px`;
     list.replaceChildren(spacer);
     paintList(true);
-    if (show && chosen < 0) {
-      if (found.length) open(0, 1);
-      else detail.replaceChildren(h("p.meta", {}, "No case fits these filters."));
-    }
+    if (show && chosen < 0) open(0, 1);
   }
 
   // Only rows in sight exist; each stands at its place in a spacer as high as all of them.
@@ -364,7 +367,11 @@ function inspector(root, host) {
   }
 
   async function open(place, wantedRound = 1, { quiet = false } = {}) {
-    if (!found.length) return;
+    if (!found.length) {
+      opening++;
+      detail.replaceChildren(h("p.meta", {}, "No case fits these filters."));
+      return;
+    }
     chosen = Math.min(Math.max(0, place), found.length - 1);
     reveal(chosen);
     paintList();
@@ -691,8 +698,8 @@ function inspector(root, host) {
     act();
   }
 
-  start();
-  return { go, close() { resized.disconnect(); host.close?.(); } };
+  attempt(start());
+  return { go: (text) => catalog && attempt(go(text)), close() { resized.disconnect(); host.close?.(); } };
 }
 
 async function copy(text) {
