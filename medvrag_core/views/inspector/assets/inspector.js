@@ -392,7 +392,6 @@ function inspector(root, host) {
   }
 
   function showCase(mine, theirs, missing) {
-    const start = performance.now();
     const step = (by, text, hint) => h("button", { type: "button", title: hint, disabled: !(chosen + by in found), onclick: () => open(chosen + by) }, text);
     const copied = (name, what) => h("button", {
       type: "button", onclick: async (event) => { event.currentTarget.textContent = (await copy(what())) ? "Copied" : "Could not copy"; },
@@ -414,7 +413,6 @@ function inspector(root, host) {
       h(`.arms${heads.length > 1 ? ".two" : ""}`, {}, heads.map((one, k) => armView(one, k))),
     ]);
     notice = "";
-    detail.dataset.milliseconds = (performance.now() - start).toFixed(1);
     detail.scrollTop = 0;
   }
 
