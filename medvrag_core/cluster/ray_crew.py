@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from medvrag_core.cluster.session import join
+from medvrag_core.cluster.session import join, told_by
 from medvrag_core.errors import MedvragError
 from medvrag_core.runs.crew import Crew, Work
 from medvrag_core.settings import Profile, RaySettings
@@ -66,7 +66,7 @@ class RayCrew(Crew):
                 yield result
         except ray.exceptions.RayError as error:
             raise MedvragError(
-                f"a worker on Ray failed: {_first_line(error)}",
+                f"a worker on Ray failed: {told_by(error)}",
                 way_out="what is finished is kept; look at the machine that it was on, then run again",
             ) from error
         finally:
@@ -99,9 +99,3 @@ class _Worker:
             return self._work(item), None
         except MedvragError as fault:
             return None, fault
-
-
-def _first_line(error: BaseException) -> str:
-    cause = getattr(error, "cause", None) or error.__cause__ or error
-    lines = [line for line in str(cause).splitlines() if line.strip()]
-    return f"{type(cause).__name__}: {lines[-1] if lines else ''}"

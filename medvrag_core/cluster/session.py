@@ -64,6 +64,13 @@ def join(settings: RaySettings, cores: int) -> None:
         ) from None
 
 
+def told_by(error: BaseException) -> str:
+    """What an error of Ray, or the error of ours that it wraps, says last, in one line."""
+    cause = getattr(error, "cause", None) or error
+    lines = [line for line in str(cause).splitlines() if line.strip()]
+    return f"{type(cause).__name__}: {lines[-1] if lines else ''}"
+
+
 def _end(home: str) -> None:
     import ray
 

@@ -173,20 +173,8 @@ def open_index(
         A file is damaged, or the index was made from other vectors: fields of the encoder that differ are named,
         or both digests.
     """
-    manifest = read_manifest(folder)
-    require_same_encoder(folder, manifest.encoder, store.manifest.encoder)
-    if not manifest.finished and not partial:
-        raise NotBuiltError(
-            f"{folder}: an unfinished index, {len(manifest.segments)} of {manifest.segments_wanted} segments are there",
-            way_out="run `medvrag index` again, it goes on from there",
-        )
-    _require_same_vectors(store, manifest, folder)
-    verify(folder, manifest.files, way_out=way_out(folder), full=full)
-    if manifest.pages < 1:
-        raise InputError(f"{folder}: the index is empty")
-    gone = {pair.left_out for pair in manifest.left_out} | {*manifest.deleted}
-    covered = sum(entry.pages for entry in manifest.segments)
-    places = np.array([k for k, page_id in enumerate(store.page_ids[:covered]) if page_id not in gone], dtype=np.int64)
+    manifest = usable_manifest(store, folder, partial=partial, full=full)
+    places = findable(store, manifest)
     if settings.mode == "exact" and (there := on_gpu(store, places, settings)) is not None:
         return there
     segments = [open_segment(folder / entry.folder) for entry in manifest.segments]
@@ -204,6 +192,29 @@ def open_index(
         return FastIndex(pages, settings.shortlist)
     centroids = Centroids.of(segments, store.dim)
     return CoarseToFineIndex(pages, centroids, _open_ann(centroids.vectors, settings, folder, manifest), settings)
+
+
+def usable_manifest(store: VectorStore, folder: Path, *, partial: bool = False, full: bool = False) -> IndexManifest:
+    """The manifest of an index whose files are whole and fit the vectors; parameters, errors as :func:`open_index`."""
+    manifest = read_manifest(folder)
+    require_same_encoder(folder, manifest.encoder, store.manifest.encoder)
+    if not manifest.finished and not partial:
+        raise NotBuiltError(
+            f"{folder}: an unfinished index, {len(manifest.segments)} of {manifest.segments_wanted} segments are there",
+            way_out="run `medvrag index` again, it goes on from there",
+        )
+    _require_same_vectors(store, manifest, folder)
+    verify(folder, manifest.files, way_out=way_out(folder), full=full)
+    if manifest.pages < 1:
+        raise InputError(f"{folder}: the index is empty")
+    return manifest
+
+
+def findable(store: VectorStore, manifest: IndexManifest) -> NDArray[np.int64]:
+    """Places of the pages that a search can find, ascending: not left out, not deleted, and in a segment."""
+    gone = {pair.left_out for pair in manifest.left_out} | {*manifest.deleted}
+    covered = sum(entry.pages for entry in manifest.segments)
+    return np.array([k for k, page_id in enumerate(store.page_ids[:covered]) if page_id not in gone], dtype=np.int64)
 
 
 def _usable(store: VectorStore, settings: IndexSettings, folder: Path) -> IndexManifest | None:

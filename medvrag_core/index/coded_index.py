@@ -88,9 +88,19 @@ class CodedIndex(PageIndex):
             return True
         if k > len(anew):
             return False
-        last = float(np.partition(scores[anew], len(anew) - k)[len(anew) - k])
         rest = np.ones(len(coded), dtype=bool)
         rest[anew] = False
-        slack = _ROUNDING * (float(row_weights(query).mean()) + self.pages.coded.backward)
         highest = (coded + self.pages.coded.bounds(query)[self.pages.places])[rest].max()
-        return last > float(highest) + slack
+        return out_of_reach(query, scores[anew], k, float(highest), self.pages.coded.backward)
+
+
+def out_of_reach(query: NDArray[np.float32], anew: Scores, k: int, highest: float, backward: float) -> bool:
+    """Whether the k-th of the scores by vectors lies above all that pages scored by codes alone can have.
+
+    Parameters
+    ----------
+    anew : of at least k pages
+    highest : code score of any other page and its bound, at most
+    """
+    last = float(np.partition(anew, len(anew) - k)[len(anew) - k])
+    return last > highest + _ROUNDING * (float(row_weights(query).mean()) + backward)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
+from medvrag_core.cluster.index_servers import served_index
 from medvrag_core.corpus.captions import Caption, Captioner, ModelCaptioner, RegionCaptioner, ensure_captions
 from medvrag_core.corpus.chunks import TextChunk, chunk_pages
 from medvrag_core.corpus.page_text import text_of_page
@@ -133,9 +134,11 @@ class Resources:
         self.vectors.load_encoder(encoder)
         return encoder
 
-    @opened("index")
+    @opened("index", "ray")
     def index(self) -> PageIndex:
-        """Stage 1 in the mode of the profile."""
+        """Stage 1 in the mode of the profile, here or by actors of Ray."""
+        if self.profile.ray.asked_for and self.profile.ray.index_servers:
+            return served_index(self.workspace, self.vectors, self.profile)
         return open_index(self.vectors, self.profile.index, self.workspace.index)
 
     @opened("index")
