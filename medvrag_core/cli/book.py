@@ -10,6 +10,9 @@ import typer
 from medvrag_core.cli.given import pairs
 from medvrag_core.runs.lock import only_writer
 
+ADDRESS = "MEDVRAG_BOOK_ADDRESS"
+"""Environment variable of the address, for who builds the book by ``run.py``."""
+
 book = typer.Typer(no_args_is_help=True, help="Run the chapters of the book and render it.")
 
 
@@ -45,8 +48,15 @@ def book_build(
     run_: Annotated[Path, typer.Option("--run", help="Run whose executed chapters are published.")] = Path("runs/demo"),
     source: Annotated[Path, typer.Option(help="Folder of the book's own pages.")] = Path("book"),
     out: Annotated[Path, typer.Option(help="Where the site goes.")] = Path("book/_build"),
+    address: Annotated[
+        str,
+        typer.Option(
+            envvar=ADDRESS,
+            help="Where it will be published: adds canonical links, a sitemap and a social card.",
+        ),
+    ] = "",
 ) -> None:
     """Render the book from executed chapters; a warning is an error, nothing is fetched at view time."""
     from medvrag_core.views.publishing.book import build_book
 
-    typer.echo(f"open {build_book(run_, source, out)}")
+    typer.echo(f"open {build_book(run_, source, out, address=address)}")

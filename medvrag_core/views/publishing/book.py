@@ -13,6 +13,7 @@ from medvrag_core.errors import InputError
 from medvrag_core.runs.publish import whole_folder
 from medvrag_core.views.publishing.errors import BookError
 from medvrag_core.views.publishing.offline import external_requests
+from medvrag_core.views.publishing.online import card_picture, publish_online, site_address
 from medvrag_core.views.publishing.staging import stage_book
 
 # All that pages with TeX need of the 24 MB that sphinx-mathjax-offline copies.
@@ -21,7 +22,7 @@ _MATHJAX_KEPT = ("tex-chtml.js", "output/chtml/fonts")
 _FONT_PRELOAD = re.compile(r'<link rel="preload" as="font"[^>]*>\n?')
 
 
-def build_book(run: Path, book_source: Path, out: Path) -> Path:
+def build_book(run: Path, book_source: Path, out: Path, *, address: str = "") -> Path:
     """Build the site of one run; returns the path of its first page.
 
     The source folder is never written to: everything is staged in ``out/stage`` and stays there
@@ -32,20 +33,26 @@ def build_book(run: Path, book_source: Path, out: Path) -> Path:
     run : run folder whose chapters are published
     book_source : folder with ``_config.yml`` and ``_toc.yml``
     out : products go here
+    address : where the book will be published; empty for a book without canonical links, sitemap and card
 
     Raises
     ------
+    InputError : the source is no book, or the address none
     NotBuiltError : a chapter was not run or did not pass
     BookError : Jupyter Book gave a warning or an error, or a page would fetch something at view time
     """
     if not (book_source / "_config.yml").is_file():
         raise InputError(f"{book_source}: holds no _config.yml", way_out="point --source at the folder 'book'")
+    if address:
+        site_address(address)  # refused before anything is built
     stage = out / "stage"
     stage_book(run, book_source, stage)
     _jupyter_book(stage)
     built = stage / "_build" / "html"
     _prune_mathjax(built)
     _drop_font_preloads(built)
+    if address:
+        publish_online(built, address, card_picture(run))
     remote = external_requests(built)
     if remote:
         raise BookError(f"the book would fetch from elsewhere: {'; '.join(remote[:5])}", way_out="vendor these files")
