@@ -17,6 +17,9 @@ class ModelSettings(StageSettings):
     """
 
     base_url: str = Field("", description="empty: a server started by the profile on loopback")
+    more_urls: tuple[str, ...] = Field(
+        (), exclude_if=lambda urls: not urls, description="further servers of the same model; calls are spread over all"
+    )
     server: Literal["vllm", "llama.cpp", "hosted"] = Field(
         "vllm", description="hosted: sends only fields that every OpenAI-compatible service takes"
     )
@@ -52,6 +55,11 @@ class ModelSettings(StageSettings):
             raise ValueError("an address must not hold a user, a password or a query; keys come from the environment")
         return value
 
+    @field_validator("more_urls")
+    @classmethod
+    def _no_secret_in_an_address(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(cls._no_secret_in_the_address(value) for value in values)
+
     @field_validator("key_env")
     @classmethod
     def _a_name_and_no_key(cls, value: str) -> str:
@@ -60,7 +68,7 @@ class ModelSettings(StageSettings):
         return value
 
 
-WHERE_FIELDS = ("base_url", "key_env", "timeout_s", "wall_s")
+WHERE_FIELDS = ("base_url", "more_urls", "key_env", "timeout_s", "wall_s")
 """Fields of :class:`ModelSettings` that cannot change a reply."""
 
 

@@ -28,6 +28,7 @@ from medvrag_core.index.text_factory import make_chunk_search
 from medvrag_core.models.base import ChatModel
 from medvrag_core.models.limits import CallLimits
 from medvrag_core.models.local_server import ServerScorer
+from medvrag_core.models.several_servers import SeveralServers
 from medvrag_core.models.store import CallStore
 from medvrag_core.models.stored_chat import StoredChat
 from medvrag_core.models.text_scorer import StoredScorer
@@ -223,7 +224,12 @@ class Resources:
         def open_model() -> ChatModel:
             from medvrag_core.models.openai_client import OpenAIChat
 
-            return OpenAIChat(settings, self.profile.calls, self.limits)
+            def open_one(one: ModelSettings, limits: CallLimits) -> ChatModel:
+                return OpenAIChat(one, self.profile.calls, limits)
+
+            if settings.more_urls:
+                return SeveralServers(settings, open_one, self.limits)
+            return open_one(settings, self.limits)
 
         model = StoredChat(settings, self.calls, self.profile.calls, open_model)
         self._models.append(model)
