@@ -1,7 +1,7 @@
 """Check articles and questions before they are built: ``python data/demo/check.py [--source DIR]``.
 
-The same as ``medvrag data check``. Prints every fault with file, question and field; refusals make it fail, warnings
-do not. Nothing is written.
+The same as ``medvrag data check``. Prints every fault with file, question and field; any makes it fail. Nothing is
+written.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,24 +22,6 @@ from medvrag_core.errors import InputError, MedvragError
 from medvrag_core.strict_json import read_text
 
 HERE = Path(__file__).resolve().parent
-MAY_LACK_FIELDS = frozenset(
-    (
-        "aminoglycoside-vancomycin",
-        "amiodarone-monitoring",
-        "clozapine-monitoring",
-        "heart-failure-drugs",
-        "hydroxychloroquine",
-        "hyponatremia",
-        "lithium-monitoring",
-        "metformin-kidney",
-        "methotrexate-low-dose",
-        "paracetamol-overdose",
-        "thyroid-pregnancy",
-        "tuberculosis-therapy",
-        "warfarin-anticoagulation",
-    )
-)
-"""Question files older than the fields that say why an answer is right: what is missing there is only warned of."""
 LARGEST_SHARE = 0.35
 """Of answers with one letter, and of right options that are longer than all others."""
 SMALLEST_SET = 20
@@ -54,11 +36,10 @@ class Fault:
 
     where: str
     what: str
-    refused: bool = True
 
     def __str__(self) -> str:
         """One line for the terminal."""
-        return f"{'refused' if self.refused else 'warning'}: {self.where}: {self.what}"
+        return f"refused: {self.where}: {self.what}"
 
 
 @dataclass(frozen=True)
@@ -80,7 +61,7 @@ class Corpus:
 
 
 def check(source: Path) -> list[Fault]:
-    """All faults of the articles and questions below ``source``, refusals before warnings.
+    """All faults of the articles and questions below ``source``.
 
     Raises :class:`InputError` when there is no article at all.
     """
@@ -103,7 +84,7 @@ def check(source: Path) -> list[Fault]:
     corpus = Corpus(articles, questions)
     faults += _check_each(corpus)
     faults += _check_all(corpus)
-    return sorted(faults, key=lambda fault: not fault.refused)
+    return faults
 
 
 def _told(error: MedvragError, where: str) -> Fault:
@@ -115,31 +96,28 @@ def _check_each(corpus: Corpus) -> Iterator[Fault]:
     runs = _runs_of_pages(corpus)
     for file, question in corpus.questions:
         where = f"{file}, question {question.id}"
-        lenient = Path(file).stem in MAY_LACK_FIELDS
-        yield from _check_fields(question, where, lenient=lenient)
+        yield from _check_fields(question, where)
         try:
             pages = resolve(question, corpus.anchors, file).gold_pages
         except InputError as error:
             yield _told(error, where)
             continue
         yield from _check_support(question, corpus, where)
-        yield from _check_bridge(question, corpus, pages, where, lenient=lenient)
+        yield from _check_bridge(question, corpus, pages, where)
         yield from _check_copied(question, corpus, runs, where)
 
 
-def _check_fields(question: QuestionSource, where: str, *, lenient: bool) -> Iterator[Fault]:
-    wanted = ["difficulty", "rationale"]
-    wanted += [] if lenient else ["split"]
-    wanted += ["tempting"] if question.unanswerable else ["support"]
+def _check_fields(question: QuestionSource, where: str) -> Iterator[Fault]:
+    wanted = ["difficulty", "rationale", "split", "tempting" if question.unanswerable else "support"]
     for name in wanted:
         if not getattr(question, name):
-            yield Fault(f"{where}, field '{name}'", "is missing", refused=not lenient)
+            yield Fault(f"{where}, field '{name}'", "is missing")
     if question.unanswerable:
         return
     wrong = [label for label in question.options if label != question.answer]
     for label in wrong:
         if not question.distractors.get(label, "").strip():
-            yield Fault(f"{where}, field 'distractors'", f"no reason why {label} is wrong", refused=not lenient)
+            yield Fault(f"{where}, field 'distractors'", f"no reason why {label} is wrong")
     for label in question.distractors:
         if label not in wrong:
             yield Fault(f"{where}, field 'distractors'", f"'{label}' is no wrong option")
@@ -163,13 +141,11 @@ def _check_support(question: QuestionSource, corpus: Corpus, where: str) -> Iter
             yield Fault(where, f"'{text}' is not printed on {page}, where {anchor} stands; {elsewhere}")
 
 
-def _check_bridge(
-    question: QuestionSource, corpus: Corpus, pages: Sequence[str], where: str, *, lenient: bool
-) -> Iterator[Fault]:
+def _check_bridge(question: QuestionSource, corpus: Corpus, pages: Sequence[str], where: str) -> Iterator[Fault]:
     where = f"{where}, field 'bridge'"
     articles = {page.partition("#p")[0] for page in pages}
     if not question.bridge:
-        if len(articles) > 1 and not lenient:
+        if len(articles) > 1:
             yield Fault(where, "is missing; pages of two articles are joined by a word that only the first one gives")
         return
     if len(pages) < 2:
@@ -258,12 +234,9 @@ def _check_repeats(corpus: Corpus) -> Iterator[Fault]:
         seen_texts.setdefault(text, where)
 
 
-def report(faults: Iterable[Fault]) -> str:
-    """The faults a line each, and how many there are of each kind."""
-    faults = list(faults)
-    refused = sum(fault.refused for fault in faults)
-    lines = [*map(str, faults), f"{refused} refused, {len(faults) - refused} warnings"]
-    return "\n".join(lines)
+def report(faults: Sequence[Fault]) -> str:
+    """The faults a line each, and how many there are."""
+    return "\n".join([*map(str, faults), f"{len(faults)} refused"])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -277,7 +250,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     print(report(faults))
-    return InputError.exit_code if any(fault.refused for fault in faults) else 0
+    return InputError.exit_code if faults else 0
 
 
 if __name__ == "__main__":
