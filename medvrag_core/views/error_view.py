@@ -30,6 +30,7 @@ from medvrag_core.views.theme import (
     ROW_HEIGHT,
     SKY,
     VERMILION,
+    faint,
     interval_bars,
     titled,
 )
@@ -295,7 +296,7 @@ def flow_figure(flow: EvidenceFlow, *, caption: str = "") -> go.Figure:
                 "source": [link[0] for link in links],
                 "target": [link[1] for link in links],
                 "value": [link[2] for link in links],
-                "color": [_faint(link[3]) for link in links],
+                "color": [faint(link[3]) for link in links],
                 "hovertemplate": "%{value:.0f} questions<extra></extra>",
             },
             valueformat=".0f",
@@ -329,8 +330,3 @@ def _paper_names(classes: Sequence[PaperClass]) -> str:
 
 def _intervals(rows: Sequence[Share | ErrorRow], color: str) -> dict[str, object]:
     return interval_bars([(row.low, row.share, row.high) for row in rows], color, scale=100)
-
-
-def _faint(color: str) -> str:
-    red, green, blue = (int(color[place : place + 2], 16) for place in (1, 3, 5))
-    return f"rgba({red},{green},{blue},0.35)"

@@ -43,8 +43,16 @@ CHAPTERS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ip
 # Views that lay things side by side, and tables of their paired differences, one of which must stand beside them.
 PAIRED = (
     (
-        {"contrasts_table", "controls_table"},
-        {"arms_table", "accuracy_by_arm", "scorers_table", "contrast_figure", "sensitivity_table", "controls_figure"},
+        {"contrasts_table", "controls_table", "group_contrasts_table"},
+        {
+            "arms_table",
+            "accuracy_by_arm",
+            "scorers_table",
+            "contrast_figure",
+            "discordance_figure",
+            "sensitivity_table",
+            "controls_figure",
+        },
     ),
     (
         {"paired_retrieval_table"},
@@ -54,7 +62,10 @@ PAIRED = (
     ({"extra_right_table"}, {"extra_right", "stage_costs_table", "cost_accuracy_figure"}),
     ({"results_table"}, {"cost_accuracy_figure", "shown_report"}),
     # One contrast of the best arm is not enough beside a table of all of them.
-    ({"compare_in_full", "compare_arms", "control_results"}, {"arms_table", "accuracy_by_arm", "accuracy_report"}),
+    (
+        {"compare_in_full", "compare_arms", "control_results", "group_contrasts"},
+        {"arms_table", "accuracy_by_arm", "accuracy_report"},
+    ),
 )
 # Measures that have no paired test here: their views take one arm, so that no two can stand side by side.
 OF_ONE_ARM = (calibration_table, reliability_figure, risk_coverage_figure, coverage_table, abstention_table)
