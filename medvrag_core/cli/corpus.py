@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from medvrag_core.cli.given import JsonOption, ProfileOption, SetOption, profile_for
+from medvrag_core.cli.given import JsonOption, ProfileOption, RayOption, SetOption, profile_for
 from medvrag_core.runs.lock import only_writer
 from medvrag_core.runs.workspace import Workspace
 
@@ -20,6 +20,7 @@ def corpus_build(
     out: Annotated[Path, typer.Option(help="Folder of the corpus; made if missing, resumed if it exists.")],
     profile: ProfileOption = None,
     set_: SetOption = None,
+    ray: RayOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Render every article of SOURCE that is not in OUT yet; OUT/ledger.parquet tells what became of each page.
@@ -33,7 +34,7 @@ def corpus_build(
     from medvrag_core.systems.prepare import build_store
     from medvrag_core.views.ledger_text import ledger_text
 
-    resolved = profile_for(None, profile, set_)
+    resolved = profile_for(None, profile, set_, ray=ray)
     with only_writer(out):
         build_store(page_source(source, resolved.corpus), out, resolved, calls_of=Workspace(out))
     report = report_of(out)

@@ -25,6 +25,10 @@ SourceOption = Annotated[
 ]
 ProfileOption = Annotated[str | None, typer.Option(help="Profile name or YAML file. Default: the run's own, else cpu.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override, e.g. --set loop.max_rounds=1.")]
+RayOption = Annotated[
+    str | None,
+    typer.Option(help="Spread the work by Ray: local, auto (the cluster of this machine), its address, or off."),
+]
 ArmsOption = Annotated[Path | None, typer.Option(help="YAML file with control arms of your own, one line each.")]
 ModuleOption = Annotated[
     list[Path] | None,
@@ -51,9 +55,11 @@ def add_own(modules: list[Path] | None, arms: Path | None = None) -> None:
         add_arms(arms)
 
 
-def profile_for(workspace: Workspace | None, name: str | None, overrides: list[str] | None) -> Profile:
-    """The profile asked for; without a name the one saved in the run, else ``cpu``."""
-    values = pairs(overrides or [], "--set")
+def profile_for(
+    workspace: Workspace | None, name: str | None, overrides: list[str] | None, *, ray: str | None = None
+) -> Profile:
+    """The profile asked for; without a name the one saved in the run, else ``cpu``. ``ray`` is where Ray is to run."""
+    values = pairs(overrides or [], "--set") | ({} if ray is None else {"ray.where": ray})
     saved = workspace.profile if workspace is not None else None
     if name is None and saved is not None and saved.is_file():
         return load_profile(str(saved), values)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from medvrag_core.cli.given import JsonOption, ProfileOption, RunOption, SetOption, profile_for
+from medvrag_core.cli.given import JsonOption, ProfileOption, RayOption, RunOption, SetOption, profile_for
 from medvrag_core.cli.run import require_corpus
 from medvrag_core.errors import InputError
 from medvrag_core.runs.lock import only_writer
@@ -22,6 +22,7 @@ def build(
     run_: Annotated[Path | None, typer.Option("--run", help="Folder of a run with vectors.")] = None,
     profile: ProfileOption = None,
     set_: SetOption = None,
+    ray: RayOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Build the index over the pages of a run, after `medvrag embed`, or bring it up to date.
@@ -38,7 +39,7 @@ def build(
     if run_ is None:
         raise InputError("no run is named", way_out="give --run and the folder of a run")
     workspace = Workspace(run_)
-    resolved = profile_for(workspace, profile, set_)
+    resolved = profile_for(workspace, profile, set_, ray=ray)
     require_corpus(workspace, None)
     with only_writer(run_):
         prepare_index(workspace, resolved)

@@ -14,6 +14,7 @@ from medvrag_core.cli.given import (
     JsonOption,
     ModuleOption,
     ProfileOption,
+    RayOption,
     RunOption,
     SetOption,
     SourceOption,
@@ -37,6 +38,7 @@ def embed(
     source: SourceOption = None,
     profile: ProfileOption = None,
     set_: SetOption = None,
+    ray: RayOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Render the pages that are not in OUT yet and encode those that have no vectors; the first step of a run.
@@ -49,7 +51,7 @@ def embed(
     from medvrag_core.systems.prepare import prepare_corpus, prepare_vectors
 
     workspace = Workspace(out)
-    resolved = profile_for(workspace, profile, set_)
+    resolved = profile_for(workspace, profile, set_, ray=ray)
     with only_writer(out):
         require_corpus(workspace, source)
         prepare_corpus(workspace, source, resolved)
@@ -76,6 +78,7 @@ def run(
         str | None, typer.Option(help="Model calls: only-missing (default), always, never, or only-cache (a replay).")
     ] = None,
     set_: SetOption = None,
+    ray: RayOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Build what is missing, answer every question, write OUT/report.json and one trace a question.
@@ -97,7 +100,8 @@ def run(
     add_own(module, arms)
     find_system(system)
     workspace = Workspace(out)
-    resolved = profile_for(workspace, profile, [*(set_ or []), *([f"calls.policy={calls}"] if calls else [])])
+    overrides = [*(set_ or []), *([f"calls.policy={calls}"] if calls else [])]
+    resolved = profile_for(workspace, profile, overrides, ray=ray)
     with only_writer(out):
         require_corpus(workspace, source)
         require_resumable(system, workspace, resolved)

@@ -42,6 +42,8 @@ def join(settings: RaySettings, cores: int) -> None:
     if ray.is_initialized():
         return
     if settings.where == "local":
+        # Ray has its workers wait for whatever else runs on a machine; processes of this package do not.
+        os.environ.setdefault("RAY_worker_niceness", "0")
         home = tempfile.mkdtemp(prefix="ray-")  # Short, since paths of sockets must be.
         ray.init(
             address="local",
