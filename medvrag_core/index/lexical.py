@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -99,14 +99,23 @@ class Bm25Index:
     ----------
     page_ids, texts : same length; pages without a word simply never match
     stemming : whether English endings are cut, in pages and queries
+    words_of : the words of a text, where the caller has them already; :func:`tokenize` with ``stemming`` without it
     """
 
-    def __init__(self, page_ids: Sequence[str], texts: Sequence[str], *, stemming: bool = False) -> None:
+    def __init__(
+        self,
+        page_ids: Sequence[str],
+        texts: Sequence[str],
+        *,
+        stemming: bool = False,
+        words_of: Callable[[str], list[str]] | None = None,
+    ) -> None:
         import bm25s
 
         self.page_ids = np.array(page_ids)
         self._stemming = stemming
-        tokens = [tokenize(text, stemming=stemming) for text in texts]
+        words_of = words_of or partial(tokenize, stemming=stemming)
+        tokens = [words_of(text) for text in texts]
         self._vocabulary = {word for words in tokens for word in words}
         logging.getLogger("bm25s").setLevel(logging.WARNING)  # it would report every index it builds
         self._bm25 = bm25s.BM25(k1=0.9, b=0.4)
