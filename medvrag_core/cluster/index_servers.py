@@ -7,7 +7,9 @@ pages.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Literal
 
 from medvrag_core.cluster.session import join, told_by
@@ -43,7 +45,7 @@ def served_index(workspace: Workspace, store: VectorStore, profile: Profile) -> 
 
 
 class IndexServers:
-    """Actors for each part; they end with the session."""
+    """Actors for each part; they end with :meth:`close`, or with the session."""
 
     def __init__(self, parts: Sequence[PartOfIndex], settings: RaySettings) -> None:
         import ray
@@ -64,6 +66,13 @@ class IndexServers:
             actors[turn].reply.remote(what, arguments) for actors, arguments in zip(self.actors, given, strict=True)
         ]
         return [self._reply(number, turn, reply, what, given[number]) for number, reply in enumerate(asked)]
+
+    def close(self) -> None:
+        """End all actors."""
+        import ray
+
+        for actor in chain.from_iterable(self.actors):
+            ray.kill(actor)
 
     def _reply(self, number: int, turn: int, reply: Any, what: str, arguments: tuple[Any, ...]) -> Any:
         import ray
@@ -95,3 +104,6 @@ class _Server:
 
     def reply(self, what: str, arguments: tuple[Any, ...]) -> Any:
         return getattr(self._part, what)(*arguments)
+
+    def process(self) -> int:
+        return os.getpid()
