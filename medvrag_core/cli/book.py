@@ -60,3 +60,16 @@ def book_build(
     from medvrag_core.views.publishing.book import build_book
 
     typer.echo(f"open {build_book(run_, source, out, address=address)}")
+
+
+@book.command("pdf")
+def book_pdf(
+    site: Annotated[Path, typer.Option(help="The built book.")] = Path("book/_build/html"),
+    source: Annotated[Path, typer.Option(help="Folder of the book's own pages.")] = Path("book"),
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("book/_build/medvrag.pdf"),
+) -> None:
+    """Print the built book into one PDF with bookmarks; needs Chromium on PATH."""
+    from medvrag_core.views.publishing.pdf import print_book
+    from medvrag_core.views.publishing.staging import pages_of
+
+    typer.echo(f"{out}: {print_book(site, pages_of(source), out)} sheets")

@@ -53,12 +53,17 @@ def stage_book(run: Path, book_source: Path, stage: Path) -> None:
 
 def chapters_of(book_source: Path) -> list[str]:
     """Names of the chapters in ``_toc.yml``, in order."""
+    return [page[len(CHAPTERS) :] for page in pages_of(book_source) if page.startswith(CHAPTERS)]
+
+
+def pages_of(book_source: Path) -> list[str]:
+    """Names of all pages in ``_toc.yml``, in order, the first one included."""
     path = book_source / "_toc.yml"
     try:
         toc = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
         raise BookError(f"{path}: no readable table of contents ({str(error).splitlines()[0]})") from None
-    return [entry[len(CHAPTERS) :] for entry in _files(toc) if entry.startswith(CHAPTERS)]
+    return [str(toc["root"]), *_files(toc)] if isinstance(toc, dict) and "root" in toc else _files(toc)
 
 
 def provenance_note(record: RunRecord) -> str:
