@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +95,20 @@ def test_a_damaged_segment_is_refused_where_it_is_opened(home: Path, tmp_path: P
     parts[0].open()
     with pytest.raises(MismatchError):
         parts[1].open()
+
+
+def test_pages_that_are_not_told_of_count_for_the_proof(home: Path) -> None:
+    wanted = IndexSettings(rescore=120, threads=1)
+    index, made = in_parts(home, wanted, 2)
+    opened, highest = [part.open() for part in made], -np.inf
+
+    def ask(what: str, given: Sequence[tuple[Any, ...]]) -> list[Any]:
+        told = [getattr(part, what)(*arguments) for part, arguments in zip(opened, given, strict=True)]
+        return [told[0], replace(told[1], rest=highest)] if what == "scores" else told
+
+    query = made_pages(PAGES)[0][:4]
+    divided_index = DividedIndex(VectorStore.open(home / "v"), made, ask)
+    assert index.search(query, 1).proved
+    assert divided_index.search(query, 1).proved
+    highest = 2.0
+    assert not divided_index.search(query, 1).proved

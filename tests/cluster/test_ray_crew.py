@@ -1,0 +1,147 @@
+"""A crew on a real Ray: the files of one process, whoever is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from losses import Marking, Squares
+from same_files import digests_of
+
+from medvrag_core.cluster.ray_crew import RayCrew
+from medvrag_core.corpus.build import build_corpus
+from medvrag_core.encoders.copies import Copies
+from medvrag_core.encoders.encode import encode_corpus
+from medvrag_core.encoders.factory import make_page_encoder
+from medvrag_core.encoders.shard_worker import ShardCrew
+from medvrag_core.errors import InputError, MedvragError
+from medvrag_core.profiles.load import load_profile
+from medvrag_core.runs.crew import Work
+from medvrag_core.settings import CorpusSettings, RaySettings
+from medvrag_core.systems.prepare import CorpusPages, open_pages
+
+pytestmark = pytest.mark.slow
+T = TypeVar("T")
+R = TypeVar("R")
+QUICK = CorpusSettings(dpi=72, seconds_per_page=60)
+ARTICLES, PAGES = 6, 25
+
+
+class WatchedCrew(RayCrew):
+    """Calls ``hurt`` with the marks of its workers once each of them has an item, then lets them go on."""
+
+    def __init__(self, marks: Path, hurt: Callable[[list[int]], None]) -> None:
+        super().__init__(RaySettings(where="auto"), 2)
+        self.marks, self.hurt = marks, hurt
+
+    def work(self, make: Callable[[], Callable[[T], R]], items: Sequence[T], *, kind: Work) -> Iterator[R]:
+        if not (self.marks / "go").exists():  # Hurt once, in the first stage that has work to do.
+            threading.Thread(target=self._watch, daemon=True).start()
+        return super().work(Marking(make, self.marks), items, kind=kind)
+
+    def _watch(self) -> None:
+        while len(busy := {int(mark.name.split("-")[0]) for mark in self.marks.glob("*-*")}) < 2:
+            time.sleep(0.05)
+        self.hurt(sorted(busy))
+        (self.marks / "go").touch()
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Path:
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def articles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six files of 25 pages, and one that is none: more than two shards."""
+    import pymupdf
+
+    folder = tmp_path_factory.mktemp("articles")
+    for number in range(ARTICLES):
+        with pymupdf.open() as document:
+            for page in range(PAGES):
+                text = f"Dose {number * PAGES + page} mg of drug {number} lowers the pressure on day {page}. " * 4
+                document.new_page(width=420, height=595).insert_textbox((40, 80, 380, 500), text, fontsize=10)
+            document.save(folder / f"article{number}.pdf")
+    (folder / "broken.pdf").write_bytes(b"no pdf at all")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(articles: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Corpus and vectors as this machine makes them without Ray, by two processes."""
+    home = tmp_path_factory.mktemp("alone")
+    prepared(articles, home, None)
+    return home
+
+
+def prepared(articles: Path, home: Path, crew: RayCrew | None) -> None:
+    settings = load_profile("test").encoder
+    store = build_corpus(articles, home / "corpus", QUICK, workers=2, crew=crew, progress=False)
+    make = partial(make_page_encoder, settings)
+    encode_corpus(
+        CorpusPages(store),
+        make(),
+        home / "vectors",
+        corpus_fingerprint=store.fingerprint,
+        storage=settings.storage,
+        copies=Copies(make, 2),
+        crew=None if crew is None else ShardCrew(crew, make, partial(open_pages, home / "corpus")),
+        progress=False,
+    )
+
+
+def test_results_faults_bugs_and_losses_of_workers(cluster: Any, marks: Path) -> None:
+    crew = RayCrew(RaySettings(where="auto"), 2)
+    make = partial(Squares, marks)
+    told = sorted(crew.work(make, [1, 2, 7, 4], kind="encode"))
+    assert told == [(1, "1"), (4, "1"), (16, "1"), (49, "1")]
+    with pytest.raises(InputError, match="5 is refused; take 6"):
+        list(crew.work(make, [1, 5], kind="encode"))
+    with pytest.raises(MedvragError, match="ZeroDivisionError: 3 is a bug"):
+        list(crew.work(make, [1, 3], kind="encode"))
+
+
+def test_an_item_that_kills_every_worker_ends_the_work(cluster: Any, marks: Path) -> None:
+    with pytest.raises(MedvragError, match="a worker on Ray failed"):
+        list(RayCrew(RaySettings(where="auto"), 2).work(partial(Squares, marks), [13], kind="encode"))
+
+
+def test_a_build_on_ray_is_that_of_one_machine_although_a_worker_is_killed(
+    cluster: Any, articles: Path, alone: Path, tmp_path: Path, marks: Path
+) -> None:
+    killed: list[int] = []
+
+    def kill_one(busy: list[int]) -> None:
+        killed.append(busy[0])
+        os.kill(busy[0], signal.SIGKILL)
+
+    prepared(articles, tmp_path / "ray", WatchedCrew(marks, kill_one))
+    assert killed
+    assert digests_of(tmp_path / "ray") == digests_of(alone)
+
+
+def test_a_build_on_ray_is_that_of_one_machine_although_a_node_is_lost(
+    cluster: Any, articles: Path, alone: Path, tmp_path: Path, marks: Path
+) -> None:
+    shutil.copytree(alone / "corpus", tmp_path / "ray" / "corpus")  # its pages are there, so vectors alone are made
+    lost: list[Any] = []
+
+    def lose_the_second(_: list[int]) -> None:
+        lost.append(next(iter(cluster.worker_nodes)))
+        cluster.remove_node(lost[0], allow_graceful=False)
+
+    crew = WatchedCrew(marks, lose_the_second)
+    prepared(articles, tmp_path / "ray", crew)
+    assert lost and not lost[0].any_processes_alive()
+    assert digests_of(tmp_path / "ray") == digests_of(alone)
