@@ -70,7 +70,7 @@ def rejected_gallery(rows: Sequence[LedgerRow], *, limit: int = 24) -> HtmlBlock
     return HtmlBlock(
         f'<figure class="mv-rejected" style="margin:1em 0"><div style="display:grid;gap:10px;'
         f'grid-template-columns:repeat(auto-fill,minmax(210px,1fr))">{cards}</div>'
-        f'<figcaption style="font-size:.85em;opacity:.8">{escape(told)}</figcaption></figure>'
+        f'<figcaption style="font-size:.85em;opacity:.95">{escape(told)}</figcaption></figure>'
     )
 
 

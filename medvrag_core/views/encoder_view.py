@@ -79,7 +79,7 @@ def _boxed(image: Path | PagePicture, boxes: Sequence[_Box], caption: str, *, wi
         f'<svg viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{alt_text(image, caption)}" '
         f'style="display:block;width:100%;height:auto;border:1px solid #8884;background:#fff">'
         f'<image href="{uri}" width="{width}" height="{height:.0f}" preserveAspectRatio="none"/>{"".join(marks)}</svg>'
-        f'<figcaption style="font-size:.85em;opacity:.8;text-align:left">{escape(caption)}'
+        f'<figcaption style="font-size:.85em;opacity:.95;text-align:left">{escape(caption)}'
         f"{credit_html(image)}</figcaption></figure>"
     )
 

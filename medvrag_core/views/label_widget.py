@@ -164,7 +164,7 @@ def task_html(question: Question, page: Page, image: Path | PagePicture, *, widt
     return (
         f'<p style="max-width:{width}px"><strong>{escape(question.question)}</strong></p>'
         f'<ul style="list-style:none;padding-left:1em">{options}</ul>'
-        f'<p style="max-width:{width}px;opacity:.8">{escape(_GUIDE)}</p>'
+        f'<p style="max-width:{width}px;opacity:.95">{escape(_GUIDE)}</p>'
         f'<img src="{page_thumbnail(image, width=width, max_kb=_MOST_KB)}" '
         f'alt="{alt_text(image, f"Page {page.page_id}")}" '
         f'style="width:100%;max-width:{width}px;border:1px solid #8884;background:#fff">{credit_html(image)}'

@@ -46,7 +46,7 @@ def credit_html(image: Path | PagePicture) -> str:
     if not picture.credit:
         return ""
     private = f" Not for a published book: {picture.restricted}." if picture.restricted and not picture.hidden else ""
-    return f'<small class="mv-credit" style="display:block;opacity:.8">{escape(picture.credit + private)}</small>'
+    return f'<small class="mv-credit" style="display:block;opacity:.95">{escape(picture.credit + private)}</small>'
 
 
 def alt_text(image: Path | PagePicture, told: str) -> str:
@@ -110,7 +110,7 @@ def page_heatmap(
         f'<svg viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{alt}" '
         f'style="display:block;width:100%;height:auto;border:1px solid #8884;background:#fff">'
         f'<image href="{uri}" width="{width}" height="{height:.0f}" preserveAspectRatio="none"/>{"".join(marks)}</svg>'
-        f'<figcaption style="font-size:.85em;opacity:.8">{caption}similarity from {low:.3f} (clear) to {high:.3f} '
+        f'<figcaption style="font-size:.85em;opacity:.95">{caption}similarity from {low:.3f} (clear) to {high:.3f} '
         f"(shaded){credit_html(image)}</figcaption></figure>"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -68,6 +69,9 @@ def test_the_real_prose_builds_without_a_warning_and_fetches_nothing(run: Path, 
     assert "<img src=" not in chapter.split('type="application/json">')[1].split("</script>")[0]
     assert "run <code" in chapter
     assert "/secret/place" not in chapter
+    assert 'class="btn search-button-field' in chapter and "canonical" not in chapter
+    assert not re.search(r'search-button-field[^>]*aria-label="Search"', chapter), "its name holds what it shows"
+    assert "<summary>" in chapter and 'aria-label="Toggle hidden content"' not in chapter
     assert "Paper map" in (site / "_generated" / "paper_map.html").read_text()
     assert (site / "_static" / "plotly.min.js").stat().st_size > 1_000_000
     assert (site / "_static" / "mathjax" / "tex-chtml.js").is_file()

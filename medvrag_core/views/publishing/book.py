@@ -19,6 +19,11 @@ from medvrag_core.views.publishing.staging import stage_book
 # All that pages with TeX need of the 24 MB that sphinx-mathjax-offline copies.
 _MATHJAX_KEPT = ("tex-chtml.js", "output/chtml/fonts")
 
+# What these show ("Search Ctrl+K", "Show code cell source") is their name; who speaks to a browser cannot say another.
+_OTHER_NAME = re.compile(
+    r'(<button class="btn search-button-field[^>]*?) aria-label="Search"|(<summary) aria-label="Toggle hidden content"'
+)
+
 _FONT_PRELOAD = re.compile(r'<link rel="preload" as="font"[^>]*>\n?')
 
 
@@ -50,7 +55,7 @@ def build_book(run: Path, book_source: Path, out: Path, *, address: str = "") ->
     _jupyter_book(stage)
     built = stage / "_build" / "html"
     _prune_mathjax(built)
-    _drop_font_preloads(built)
+    _mend_pages(built)
     if address:
         publish_online(built, address, card_picture(run))
     remote = external_requests(built)
@@ -81,7 +86,8 @@ def _prune_mathjax(site: Path) -> None:
             path.unlink()
 
 
-def _drop_font_preloads(site: Path) -> None:
-    """Browsers refuse to preload fonts on ``file://`` and log an error; the style sheets load them anyway."""
+def _mend_pages(site: Path) -> None:
+    """Drop font preloads, which browsers refuse on ``file://`` with an error, and names that are not what is shown."""
     for path in site.rglob("*.html"):
-        path.write_text(_FONT_PRELOAD.sub("", path.read_text(encoding="utf-8")), encoding="utf-8")
+        text = _FONT_PRELOAD.sub("", path.read_text(encoding="utf-8"))
+        path.write_text(_OTHER_NAME.sub(lambda found: found[1] or found[2], text), encoding="utf-8")
