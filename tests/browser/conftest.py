@@ -1,9 +1,10 @@
-"""What browser tests share: JupyterLab over a folder."""
+"""What browser tests share: JupyterLab over a folder, and axe-core."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+AXE = "axe-core@4"
 
 
 @pytest.fixture
@@ -50,3 +53,19 @@ def jupyterlab() -> Iterator[Callable[[Path], str]]:
     for process in started:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(30)
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The text of axe-core, fetched by npm; ``MEDVRAG_AXE`` names a file where there is no npm."""
+    if named := os.environ.get("MEDVRAG_AXE"):
+        return Path(named).read_text(encoding="utf-8")
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("no npm to fetch axe-core with; set MEDVRAG_AXE to a copy of axe.min.js")
+    folder = tmp_path_factory.mktemp("axe")
+    command = [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts", AXE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        pytest.skip(f"npm could not fetch {AXE}: {done.stderr.strip().splitlines()[-1:]}")
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Route
@@ -159,3 +160,52 @@ def test_math_is_set_and_search_finds_words_without_a_server(visit: Visit) -> No
     page.locator("ul.search li").first.wait_for()
     assert visit.requests == []
     assert visit.errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}], ids=["light", "dark"])
+def test_axe_finds_nothing_serious_on_any_page(chromium: Browser, site: Path, axe: str, look: dict[str, Any]) -> None:
+    """The inspector is left out: it has a test of its own, with cases in it."""
+    context = chromium.new_context(viewport={"width": 1400, "height": 1000}, **look)
+    page = context.new_page()
+    found: list[str] = []
+    told = "v => `${v.impact} ${v.id}: ${v.nodes.map(n => n.html.slice(0, 120)).slice(0, 3).join(' | ')}`"
+    serious = "v => ['serious', 'critical'].includes(v.impact)"
+    run = f"""async () => (await axe.run({{exclude: [['.mv-inspector']]}}, {{preload: false}}))
+        .violations.filter({serious}).map({told})"""
+    for name in pages_of(site):
+        page.goto((site / name).as_uri())
+        page.evaluate(axe)
+        found += [f"{name}: {fault}" for fault in page.evaluate(run)]
+    context.close()
+    assert found == []
+
+
+def test_no_page_scrolls_sideways_on_a_phone(chromium: Browser, site: Path) -> None:
+    context = chromium.new_context(viewport={"width": 390, "height": 844}, is_mobile=True)
+    page = context.new_page()
+    wide = {}
+    for name in pages_of(site):
+        page.goto((site / name).as_uri())
+        width = page.evaluate("document.documentElement.scrollWidth")
+        if width > 390:
+            wide[name] = width
+    context.close()
+    assert wide == {}
+
+
+def test_every_image_says_what_it_shows(visit: Visit) -> None:
+    without = (
+        "[...document.images].filter(image => !image.hasAttribute('alt')).map(image => image.outerHTML.slice(0, 120))"
+    )
+    silent = "[...document.querySelectorAll('figure.medvrag-figure')].filter(f => !f.getAttribute('aria-label')).length"
+    for name in pages_of(visit.site):
+        page = visit.open(name)
+        assert page.evaluate(without) == [], name
+        assert page.evaluate(silent) == 0, name
+
+
+def test_pages_are_light(site: Path) -> None:
+    """Figures are drawn by one script that all pages share, and images are files of their own where they are many."""
+    heavy = {name: size for name in pages_of(site) if (size := (site / name).stat().st_size) > 4_000_000}
+    assert heavy == {}

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,7 +24,6 @@ pytestmark = pytest.mark.browser
 # Scripts and styles from files alone: nothing inline, nothing evaluated, no data: image.
 POLICY = "default-src 'none'; script-src {0}; style-src {0}; img-src {0}"
 MANY = 2_000
-AXE = "axe-core@4"
 
 
 def page_html(policy: str) -> str:
@@ -473,22 +469,6 @@ def test_it_fits_and_can_be_read_in_every_look(
     assert page.locator(".mv-inspector").evaluate(style)[0] == "rgb(26, 30, 35)"
     for image in page.locator(".mv-inspector img").all():
         assert image.get_attribute("alt") is not None
-
-
-@pytest.fixture(scope="session")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The text of axe-core, fetched by npm; ``MEDVRAG_AXE`` names a file where there is no npm."""
-    if named := os.environ.get("MEDVRAG_AXE"):
-        return Path(named).read_text(encoding="utf-8")
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("no npm to fetch axe-core with; set MEDVRAG_AXE to a copy of axe.min.js")
-    folder = tmp_path_factory.mktemp("axe")
-    command = [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts", AXE]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode:
-        pytest.skip(f"npm could not fetch {AXE}: {done.stderr.strip().splitlines()[-1:]}")
-    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

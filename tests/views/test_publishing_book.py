@@ -72,6 +72,7 @@ def test_the_real_prose_builds_without_a_warning_and_fetches_nothing(run: Path, 
     assert 'class="btn search-button-field' in chapter and "canonical" not in chapter
     assert not re.search(r'search-button-field[^>]*aria-label="Search"', chapter), "its name holds what it shows"
     assert "<summary>" in chapter and 'aria-label="Toggle hidden content"' not in chapter
+    assert 'class="citation-list"' in (sources := (site / "sources.html").read_text()) and 'role="list"' not in sources
     assert "Paper map" in (site / "_generated" / "paper_map.html").read_text()
     assert (site / "_static" / "plotly.min.js").stat().st_size > 1_000_000
     assert (site / "_static" / "mathjax" / "tex-chtml.js").is_file()

@@ -24,6 +24,9 @@ _OTHER_NAME = re.compile(
     r'(<button class="btn search-button-field[^>]*?) aria-label="Search"|(<summary) aria-label="Toggle hidden content"'
 )
 
+# docutils calls the bibliography a list whose entries are no list items.
+_NO_LIST = '<div role="list" class="citation-list">'
+
 _FONT_PRELOAD = re.compile(r'<link rel="preload" as="font"[^>]*>\n?')
 
 
@@ -87,7 +90,8 @@ def _prune_mathjax(site: Path) -> None:
 
 
 def _mend_pages(site: Path) -> None:
-    """Drop font preloads, which browsers refuse on ``file://`` with an error, and names that are not what is shown."""
+    """Drop font preloads, which browsers refuse on ``file://`` with an error, and names and roles that do not fit."""
     for path in site.rglob("*.html"):
         text = _FONT_PRELOAD.sub("", path.read_text(encoding="utf-8"))
-        path.write_text(_OTHER_NAME.sub(lambda found: found[1] or found[2], text), encoding="utf-8")
+        text = _OTHER_NAME.sub(lambda found: found[1] or found[2], text)
+        path.write_text(text.replace(_NO_LIST, '<div class="citation-list">'), encoding="utf-8")
