@@ -74,6 +74,26 @@ def write_questions(path: Path, questions: Sequence[Question]) -> None:
     write_text(path, "".join(line + "\n" for line in lines))
 
 
+def question_named(questions: Sequence[Question], question_id: str) -> Question:
+    """The question with this id; the first one for an empty id.
+
+    Raises
+    ------
+    InputError : there is no such question, or none at all
+
+    >>> asked = [Question(id="q1", question="?", options={"A": "x", "B": "y"})]
+    >>> question_named(asked, "q1") == question_named(asked, "")
+    True
+    """
+    for question in questions:
+        if question_id in ("", question.id):
+            return question
+    raise InputError(
+        f"there is no question '{question_id}' among {len(questions)}",
+        way_out="name one of the question file, or leave it empty for the first (in chapters: -p example_id=)",
+    )
+
+
 def usable_question(fields: dict[str, Any], where: str, *, require_answer: bool = True) -> Question:
     """A question that a system can be asked.
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medvrag_core.errors import InputError
-from medvrag_core.evaluation.questions import read_queries, read_questions, write_questions
+from medvrag_core.evaluation.questions import question_named, read_queries, read_questions, write_questions
 from medvrag_core.records import Question
 
 GOOD: dict[str, Any] = {"id": "q1", "question": "Which?", "options": {"A": "x", "B": "y"}, "answer": "B"}
@@ -163,3 +163,13 @@ def test_a_check_of_faults_reads_what_a_run_refuses_but_only_records(tmp_path: P
     for broken, field in (({"options": None}, "options"), ({"answers": "B"}, "answers")):
         with pytest.raises(InputError, match=f"line 2: .*'{field}'"):
             read_questions(write(tmp_path / "q.jsonl", GOOD, GOOD | {"id": "q2"} | broken), usable=False)
+
+
+def test_a_question_is_found_by_its_id_or_refused_by_name() -> None:
+    asked = [Question(id=name, question="?", options={"A": "x", "B": "y"}) for name in ("q1", "q2")]
+    assert question_named(asked, "q2").id == "q2"
+    assert question_named(asked, "").id == "q1"
+    with pytest.raises(InputError, match=r"no question 'hcq-01' among 2.*example_id="):
+        question_named(asked, "hcq-01")
+    with pytest.raises(InputError, match="among 0"):
+        question_named([], "")
