@@ -96,6 +96,6 @@ def _card(row: LedgerRow) -> str:
     return (
         f'<div style="border:1px solid {color};border-left-width:5px;border-radius:6px;padding:8px 10px;'
         f'font-size:.85em;overflow-wrap:anywhere"><b>{escape(where)}</b><br>'
-        f'<span style="color:{color};font-weight:600">{escape(row.status)}</span> '
+        f'<span style="font-weight:600">{escape(row.status)}</span> '
         f"<code>{escape(row.reason)}</code><br>{escape(row.detail)}</div>"
     )

@@ -30,6 +30,10 @@ def jupyterlab() -> Iterator[Callable[[Path], str]]:
             port = free.getsockname()[1]
         settings = {"ServerApp": {"token": "", "password": "", "allow_root": True, "port": port, "open_browser": False}}
         (folder / "config.json").write_text(json.dumps(settings))
+        # JupyterLab would take cells that are out of sight off the page, and with them what a test is about to click.
+        whole = folder / "jupyter" / "lab" / "user-settings" / "@jupyterlab" / "notebook-extension"
+        whole.mkdir(parents=True)
+        (whole / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')
         process = subprocess.Popen(
             [sys.executable, "-m", "jupyterlab", "--config", str(folder / "config.json")],
             cwd=folder,

@@ -37,7 +37,7 @@ def checkout(made_run: Workspace, made_questions: list[Question], tmp_path: Path
     for before, after in (
         ('\\"cpu\\"', '\\"test\\"'),
         ('\\"demo\\"', '\\"made\\"'),
-        ("data/demo/built/questions.jsonl", "questions.jsonl"),
+        ("data/demo/built/dev.jsonl", "questions.jsonl"),
         ('\\"hcq-01\\"', '\\"gout-1\\"'),
     ):
         assert before in text
