@@ -8,7 +8,7 @@ words. ``plain`` is PyMuPDF alone, with its own JPEG encoder; ``plain, Pillow`` 
 build does. The build works in child processes under limits, and tells regions, hidden text and a ledger besides; OCR
 and summaries are off. The sides take turns, ``--rounds`` times, and processor time is compared, since it depends less
 than the clock on what else the machine does; both are told, and the time of starting the children is part of both.
-``results/rendering.json`` was measured beside other work (load near 12 on two cores): by the clock it says little.
+``results/rendering.json`` was measured at raised priority, with one other process at work on the two cores.
 Without ``--source`` the files are made: ``--files`` documents of ten pages of text. ``--pages-only N`` builds N made
 files of ten pages at 36 dpi instead, and tells how the parent's memory grew: 2,000 of them are 20,000 pages.
 """
