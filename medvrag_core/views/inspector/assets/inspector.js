@@ -697,7 +697,7 @@ function inspector(root, host) {
   }
 
   attempt(start());
-  return { go: (text) => catalog && attempt(go(text)), close() { resized.disconnect(); host.close?.(); } };
+  return { go: (text) => { if (catalog) attempt(go(text)); else host.place = text; }, close() { resized.disconnect(); host.close?.(); } };
 }
 
 async function copy(text) {
@@ -876,7 +876,11 @@ function mountAll() {
     const root = document.createElement("div");
     spot.replaceChildren(root);
     const view = inspector(root, fileHost(spot.dataset.base, placeIn(location.hash) || spot.dataset.place || ""));
-    window.addEventListener("hashchange", () => placeIn(location.hash) && view.go(placeIn(location.hash)));
+    // The address that was asked for, not the present one: a case that came meanwhile may have written its own there.
+    window.addEventListener("hashchange", (event) => {
+      const place = placeIn(new URL(event.newURL).hash);
+      if (place) view.go(place);
+    });
   }
 }
 
