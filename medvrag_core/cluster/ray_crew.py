@@ -1,14 +1,18 @@
-"""A crew of Ray actors.
+"""Workers on the machines of a Ray cluster, by Ray Data.
 
-Each has one item at a time, and gets the next when it is done (back pressure). Ray starts a lost actor anew, on another
-machine if need be, and asks it again for the item that it had; whole files make an item that is done twice the same as
-one that is done once. Actors, not Ray Data: its pipelines take longer to start, and no stage feeds the next page by
-page, since all pages are compared with each other in between.
+Ray Data gives each worker one item at a time, and the next when it is done (back pressure). It starts a lost worker
+anew, on another machine if need be, and has the item that it had done again; whole files make an item that is done
+twice the same as one that is done once.
 """
 
 from __future__ import annotations
 
+import logging
+import pickle
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, redirect_stdout
 from typing import Any, TypeVar
 
 from medvrag_core.cluster.session import join, told_by
@@ -19,7 +23,8 @@ from medvrag_core.settings import Profile, RaySettings
 T = TypeVar("T")
 R = TypeVar("R")
 LOSSES = 3
-"""Workers that one item may cost. Without a bound, an item that kills whoever takes it would go round forever."""
+"""Workers that one item may cost and still be given to another. Without a bound, an item that kills whoever takes it
+would go round forever."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """As copies of an encoder have: sums of one thread do not depend on how many cores a machine has."""
 
@@ -42,36 +47,37 @@ class RayCrew(Crew):
             return
         import ray
 
-        each = ray.remote(_Worker).options(
-            num_cpus=0 if self._gpus(kind) else 1,
-            num_gpus=self._gpus(kind),
-            max_restarts=-1,
-            max_task_retries=LOSSES,
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = context.print_on_execution_start = False  # There is a bar of ours.
+        context.execution_no_progress_timeout_s = -1  # An article may take as long as its pages may.
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+        given = [{"number": number, "item": pickle.dumps(item)} for number, item in enumerate(items)]
+        tries = ray.remote(_Tries).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
+        gpus = self._gpus(kind)
+        done = ray.data.from_items(given, override_num_blocks=len(given)).map(
+            _Worker,
+            fn_constructor_args=(make, tries),
+            compute=ray.data.ActorPoolStrategy(
+                size=min(self.workers(kind), len(given)), max_tasks_in_flight_per_actor=1
+            ),
+            num_cpus=0 if gpus else 1,
+            num_gpus=gpus or None,
             runtime_env={"env_vars": ONE_THREAD},
         )
-        actors = [each.remote(make) for _ in range(min(self.workers(kind), len(items)))]
-        left = iter(items)
-        busy = {actor.work.remote(next(left)): actor for actor in actors}
         try:
-            while busy:
-                ((ready, *_), _) = ray.wait(list(busy), num_returns=1)
-                actor = busy.pop(ready)
-                result, fault = ray.get(ready)
-                if fault is not None:
-                    raise fault
-                try:
-                    busy[actor.work.remote(next(left))] = actor
-                except StopIteration:
-                    ray.kill(actor)  # Its room may be what a lost worker waits for.
-                yield result
+            # Ray tells on standard output of workers that are lost, where others expect JSON.
+            # Without prefetching, which would hold back a result until there is another.
+            results = iter(done.iter_batches(batch_size=1, prefetch_batches=0))
+            with redirect_stdout(sys.stderr), closing(results):
+                for batch in results:
+                    result, fault = pickle.loads(batch["told"][0])
+                    if fault is not None:
+                        raise fault
+                    yield result
         except ray.exceptions.RayError as error:
-            raise MedvragError(
-                f"a worker on Ray failed: {told_by(error)}",
-                way_out="what is finished is kept; look at the machine that it was on, then run again",
-            ) from error
+            raise MedvragError(f"Ray failed: {told_by(error)}", way_out=_WAY_OUT) from error
         finally:
-            for actor in busy.values():
-                ray.kill(actor)
+            ray.kill(tries)
 
     def workers(self, kind: Work) -> int:
         """As many as settings say, else as the cores or GPUs of the cluster hold."""
@@ -87,15 +93,41 @@ class RayCrew(Crew):
         return self.settings.gpus_per_encoder if kind == "encode" else 0.0
 
 
+_WAY_OUT = "what is finished is kept; look at the machine that it was on, then run again"
+
+
 class _Worker:
-    """What runs in an actor."""
+    """What runs in an actor of Ray Data."""
 
-    def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:
-        self._work = make()
+    def __init__(self, make: Callable[[], Callable[[Any], Any]], tries: Any) -> None:
+        self._work, self._tries = make(), tries
 
-    def work(self, item: Any) -> tuple[Any, MedvragError | None]:
-        """Its result or its fault, which comes back as it is; Ray would wrap it."""
+    def __call__(self, row: dict[str, Any]) -> dict[str, bytes]:
+        """The result of an item or its fault as it is; Ray Data would wrap it."""
+        return {"told": pickle.dumps(self._told(int(row["number"]), row["item"]))}
+
+    def _told(self, number: int, item: bytes) -> tuple[Any, MedvragError | None]:
+        import ray
+
+        before: int = ray.get(self._tries.before.remote(number))
+        given = pickle.loads(item)
+        if before > LOSSES:
+            return None, MedvragError(f"{str(given)[:200]}: cost {before} workers on Ray", way_out=_WAY_OUT)
         try:
-            return self._work(item), None
+            return self._work(given), None
         except MedvragError as fault:
             return None, fault
+        except Exception as bug:
+            return None, MedvragError(f"a worker on Ray failed: {told_by(bug)}", way_out=_WAY_OUT)
+
+
+class _Tries:
+    """Counts in an actor how often each item was begun."""
+
+    def __init__(self) -> None:
+        self._begun: Counter[int] = Counter()
+
+    def before(self, number: int) -> int:
+        """How often the item was begun before; one more time now."""
+        self._begun[number] += 1
+        return self._begun[number] - 1

@@ -6,14 +6,24 @@ import atexit
 import logging
 import os
 import shutil
+import socket
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from medvrag_core.errors import InputError, SettingsError
 from medvrag_core.settings import RaySettings
 
 OBJECT_STORE_BYTES = 200_000_000
 """Of a Ray on this machine alone. Pages, vectors and segments go through files; items, entries and scores are small."""
+LOCK = "medvrag.lock"
+"""In the folder of a Ray that is started here, held as long as its process lives."""
+_ANSWER_S = 5.0
 
 
 def join(settings: RaySettings, cores: int) -> None:
@@ -37,29 +47,22 @@ def join(settings: RaySettings, cores: int) -> None:
             way_out="run `python3 run.py setup --with ray`, or leave Ray out with --ray off",
         )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray Data makes Ray's core warn, in every stage, of something that it does by design.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     import ray
 
     if ray.is_initialized():
         return
     if settings.where == "local":
-        # Ray has its workers wait for whatever else runs on a machine; processes of this package do not.
-        os.environ.setdefault("RAY_worker_niceness", "0")
-        home = tempfile.mkdtemp(prefix="ray-")  # Short, since paths of sockets must be.
-        ray.init(
-            address="local",
-            num_cpus=cores,
-            object_store_memory=OBJECT_STORE_BYTES,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            _temp_dir=home,
-            _node_ip_address="127.0.0.1",
-        )
-        atexit.register(_end, home)  # Runs before what Ray itself registered, which finds nothing left to end.
+        _start(cores)
         return
     try:
-        ray.init(address=settings.where, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+        address = (os.environ.get("RAY_ADDRESS") or "auto") if settings.where == "auto" else settings.where
+        if address != "auto":
+            _require_answer(address)
+        with _silent():
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, ValueError, RuntimeError) as error:
         raise InputError(
             f"ray.where '{settings.where}': no Ray cluster answers ({str(error).splitlines()[0]})",
             way_out="start one with `ray start --head`, or take --ray local",
@@ -73,8 +76,68 @@ def told_by(error: BaseException) -> str:
     return f"{type(cause).__name__}: {lines[-1] if lines else ''}"
 
 
-def _end(home: str) -> None:
+def remove_leftovers(folder: Path) -> None:
+    """Remove what the Rays of killed processes left in a folder for temporary files."""
+    for lock in folder.glob(f"ray-*/{LOCK}"):
+        try:
+            with FileLock(lock, timeout=0):
+                shutil.rmtree(lock.parent, ignore_errors=True)
+        except (Timeout, OSError):
+            pass  # Its process lives, or it is another user's.
+
+
+def _start(cores: int) -> None:
+    import ray
+
+    remove_leftovers(Path(tempfile.gettempdir()))
+    # Ray has its workers wait for whatever else runs on a machine; processes of this package do not.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    home = tempfile.mkdtemp(prefix="ray-")  # Short, since paths of sockets must be.
+    lock = FileLock(Path(home, LOCK))
+    lock.acquire()
+    try:
+        with _silent():
+            ray.init(
+                address="local",
+                num_cpus=cores,
+                object_store_memory=OBJECT_STORE_BYTES,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _temp_dir=home,
+                _node_ip_address="127.0.0.1",
+            )
+    except BaseException:
+        _end(home, lock)
+        raise
+    atexit.register(_end, home, lock)  # Runs before what Ray itself registered, which finds nothing left to end.
+
+
+def _require_answer(address: str) -> None:
+    """Raises OSError or ValueError; Ray itself would try for minutes, and then end the process."""
+    host, colon, port = address.rpartition(":")
+    if not (colon and port.isdecimal()):
+        raise ValueError("it is not host:port")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Ray's core tells on the terminal that it obeys RAY_BACKEND_LOG_LEVEL; what goes wrong is raised."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _end(home: str, lock: FileLock) -> None:
     import ray
 
     ray.shutdown()
+    lock.release()
     shutil.rmtree(home, ignore_errors=True)

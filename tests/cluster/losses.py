@@ -1,4 +1,4 @@
-"""Workers that come to an end, and one that tells on whom it runs; in a module that other processes can import."""
+"""Workers that come to an end or take long, and some that tell on whom they run; other processes can import them."""
 
 from __future__ import annotations
 
@@ -51,3 +51,23 @@ class Squares:
         if number == 3:
             raise ZeroDivisionError("3 is a bug")
         return number * number, os.environ.get("OMP_NUM_THREADS", "")
+
+
+class Slow:
+    """Does 0 at once and other numbers in a minute; leaves a mark as :class:`Marking` does."""
+
+    def __init__(self, marks: Path) -> None:
+        self.marks = marks
+
+    def __call__(self, number: int) -> int:
+        (self.marks / f"{os.getpid()}-{number}").touch()
+        time.sleep(60 if number else 0)
+        return number
+
+
+class Device:
+    """Tells its process, and the GPU that Ray gave it."""
+
+    def __call__(self, number: int) -> tuple[int, str]:
+        time.sleep(0.5)
+        return os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES", "")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from losses import Marking, Squares
+from losses import Device, Marking, Slow, Squares
 from same_files import digests_of
 
 from medvrag_core.cluster.ray_crew import RayCrew
@@ -113,8 +113,42 @@ def test_results_faults_bugs_and_losses_of_workers(cluster: Any, marks: Path) ->
 
 
 def test_an_item_that_kills_every_worker_ends_the_work(cluster: Any, marks: Path) -> None:
-    with pytest.raises(MedvragError, match="a worker on Ray failed"):
+    with pytest.raises(MedvragError, match="13: cost 4 workers on Ray"):
         list(RayCrew(RaySettings(where="auto"), 2).work(partial(Squares, marks), [13], kind="encode"))
+
+
+def test_work_that_is_stopped_leaves_no_worker_and_what_nobody_is_free_for_waits(cluster: Any, marks: Path) -> None:
+    made = RayCrew(RaySettings(where="auto"), 2).work(partial(Slow, marks), [0, 1, 2, 3], kind="index")
+
+    def begun() -> list[tuple[str, str]]:
+        return [(process, number) for process, _, number in (mark.name.partition("-") for mark in marks.iterdir())]
+
+    assert next(made) == 0
+    wait_until(lambda: len(begun()) == 3)
+    time.sleep(1)
+    assert sorted(number for _, number in begun()) == ["0", "1", "2"]
+    made.close()  # type: ignore[attr-defined]
+    wait_until(lambda: not any(Path("/proc", process).exists() for process, _ in begun()))
+
+
+def wait_until(so: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not so():
+        assert time.monotonic() < end, "in vain"
+        time.sleep(0.1)
+
+
+def test_encoders_share_the_gpus_that_ray_counts(cluster: Any) -> None:
+    node = cluster.add_node(num_cpus=0, num_gpus=1, object_store_memory=80_000_000, include_dashboard=False)
+    try:
+        crew = RayCrew(RaySettings(where="auto", gpus_per_encoder=0.5), 2)
+        wait_until(lambda: crew.workers("encode") == 2)
+        told = set(crew.work(Device, range(6), kind="encode"))
+        assert len({process for process, _ in told}) == 2
+        assert {device for _, device in told} == {"0"}
+        assert crew.workers("index") == 2
+    finally:
+        cluster.remove_node(node)
 
 
 def test_a_build_on_ray_is_that_of_one_machine_although_a_worker_is_killed(
