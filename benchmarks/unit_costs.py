@@ -17,7 +17,6 @@ import resource
 import tempfile
 import time
 from collections import defaultdict
-from importlib import resources
 from itertools import islice
 from pathlib import Path
 
@@ -28,7 +27,7 @@ import yaml
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.corpus.summaries import summarize_pages
 from medvrag_core.encoders.encode import read_throughput
-from medvrag_core.evaluation.cost.unit_costs import UnitCost, read_costs, shipped_costs
+from medvrag_core.evaluation.cost.unit_costs import UnitCost, read_costs, shipped_costs, shipped_file
 from medvrag_core.evaluation.questions import read_questions
 from medvrag_core.index.coarse_to_fine import make_ann
 from medvrag_core.index.kernels.code_scores import Kernels
@@ -42,7 +41,7 @@ from medvrag_core.systems.prepare import prepare_corpus, prepare_index, prepare_
 from medvrag_core.systems.resources import Resources
 
 HEADER = """# What one page, one vector, one call costs: for `medvrag plan`. Entries of `kind: measured` are written by
-# benchmarks/unit_costs.py --write; seconds of the CPU are those of one core.
+# benchmarks/unit_costs.py and scale_units.py with --write; seconds of the CPU are those of one core.
 """
 GIGA = 1e9
 
@@ -84,8 +83,7 @@ def main() -> None:
         read_costs(options.out)
     if options.write:
         merged = {n: c.model_dump() for n, c in (shipped_costs() | costs).items()}
-        file = Path(str(resources.files("medvrag_core.evaluation.cost") / "unit_costs.yaml"))
-        file.write_text(HEADER + yaml.safe_dump(merged, sort_keys=False, width=118), encoding="utf-8")
+        shipped_file().write_text(HEADER + yaml.safe_dump(merged, sort_keys=False, width=118), encoding="utf-8")
 
 
 def measured(options: argparse.Namespace) -> dict[str, tuple[float, str]]:
@@ -142,8 +140,7 @@ def of_scanned_pages(folder: Path, source: Path) -> dict[str, tuple[float, str]]
 def of_vectors(workspace: Workspace, profile: Profile) -> dict[str, tuple[float, str]]:
     with CoreSeconds() as encoding:
         prepare_vectors(workspace, profile)
-    with CoreSeconds() as indexing:
-        vectors, _ = prepare_index(workspace, profile)
+    prepare_index(workspace, profile)
     throughput = read_throughput(workspace.vectors)
     assert throughput is not None
     pages, rows, patches = throughput.pages, throughput.vectors, throughput.patches
@@ -153,7 +150,6 @@ def of_vectors(workspace: Workspace, profile: Profile) -> dict[str, tuple[float,
         "embedded_vectors": (rows / pages, "vectors a page"),
         "patch_bytes": (patch_bytes / patches, "bytes a patch, its box and its vector's number"),
         "patches": (patches / pages, "patches a page of the embedded encoder"),
-        "index_s": (indexing.spent / (rows * vectors.dim / GIGA), "s of a core a billion numbers in page vectors"),
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from medvrag_core.evaluation.cost.run_plan import Checked, PlanLine, RunPlan
-from medvrag_core.views.tables import three_digits
+from medvrag_core.views.scale_text import scale_lines
+from medvrag_core.views.tables import byte_text, three_digits
 from medvrag_core.views.trace_text import plain
 
 _UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
@@ -14,7 +15,7 @@ def plan_text(plan: RunPlan) -> str:
     size = plan.size
     rows = [
         [line.stage, plain(line.what), _count(line.amount, line.unit), _time(line.wall_s), _time(line.core_s),
-         _time(line.gpu_s), _bytes(line.bytes), _tokens(line), line.kind]
+         _time(line.gpu_s), byte_text(line.bytes), _tokens(line), line.kind]
         for line in plan.lines
     ]  # fmt: skip
     total = [
@@ -22,6 +23,8 @@ def plan_text(plan: RunPlan) -> str:
         f"{plan.gigabytes:,.2f} GB", "", "",
     ]  # fmt: skip
     head = ["stage", "what", "amount", "time", "core time", "GPU time", "disk", "tokens in + out", "unit costs"]
+    if plan.money is not None:
+        total[5] += f", {plan.money:,.2f} {plain(plan.currency)}"
     lines = [
         f"{plain(plan.profile)}: {size.articles:,} articles, {size.pages:,} pages, {size.questions:,} questions",
         *_columns([head, *rows, total]),
@@ -30,6 +33,7 @@ def plan_text(plan: RunPlan) -> str:
             f"  {m.where}: {m.gib:,.1f} GiB" + (f" of {m.of_gib:,.0f}" if m.of_gib else "") + f", {plain(m.what)}"
             for m in plan.memory
         ),
+        *(scale_lines(plan.scale, plan.limits) if plan.scale is not None else ()),
         *(f"does not fit: {plain(fault)}" for fault in plan.does_not_fit),
         *(f"note: {plain(note)}" for note in plan.notes),
         "unit costs",
@@ -44,7 +48,7 @@ def plan_text(plan: RunPlan) -> str:
 def _checked_lines(rows: tuple[Checked, ...]) -> list[str]:
     table = [["recorded in this run", "planned", "recorded", "recorded / planned"]]
     for row in rows:
-        shown = _time if row.unit == "s" else _bytes
+        shown = _time if row.unit == "s" else byte_text
         ratio = f"{row.ratio:.2f}" if row.ratio is not None else "–"
         table.append([row.what, shown(row.planned), shown(row.recorded), ratio])
     return _columns(table)
@@ -77,20 +81,6 @@ def _time(seconds: float | None) -> str:
         return "–"
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
     return f"{three_digits(seconds / size)} {unit}"
-
-
-def _bytes(size: float) -> str:
-    """Bytes in units of 1,000.
-
-    >>> _bytes(2.5e9), _bytes(12_000), _bytes(0)
-    ('2.5 GB', '12 kB', '–')
-    """
-    if not size:
-        return "–"
-    for factor, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
-        if size >= factor:
-            return f"{three_digits(size / factor)} {unit}"
-    return f"{three_digits(size / 1e3)} kB"
 
 
 def _tokens(line: PlanLine) -> str:

@@ -131,6 +131,32 @@ def three_digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def byte_text(size: float) -> str:
+    """Bytes in units of 1,000.
+
+    >>> byte_text(2.5e9), byte_text(12_000), byte_text(0)
+    ('2.5 GB', '12 kB', '–')
+    """
+    if not size:
+        return "–"
+    for factor, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
+        if size >= factor:
+            return f"{three_digits(size / factor)} {unit}"
+    return f"{three_digits(size / 1e3)} kB"
+
+
+def pages_text(pages: float) -> str:
+    """A number of pages in thousands or millions.
+
+    >>> pages_text(350_000), pages_text(17_900_000), pages_text(2.2e9), pages_text(500)
+    ('350 K', '17.9 M', '2,200 M', '500')
+    """
+    for factor, unit in ((1e6, " M"), (1e3, " K")):
+        if pages >= factor:
+            return three_digits(pages / factor) + unit
+    return f"{pages:,.0f}"
+
+
 def p_text(value: float | None) -> str:
     """A p-value with four decimals, never 0; a dash where there is none.
 

@@ -18,6 +18,7 @@ from medvrag_core.evaluation.cost.run_size import (
     CallTokens,
     PageSize,
     RunSize,
+    duplicate_products,
     filter_tokens,
     page_size,
     reader_tokens,
@@ -26,6 +27,8 @@ from medvrag_core.evaluation.cost.run_size import (
     tokens_of_an_image,
 )
 from medvrag_core.evaluation.cost.unit_costs import UnitCosts, weakest
+from medvrag_core.evaluation.scale.laws import core_seconds
+from medvrag_core.evaluation.scale.outlook import numbers_read
 from medvrag_core.index.coarse_to_fine import FLAT_BELOW, HNSW_LINKS
 from medvrag_core.index.segments import segment_bytes
 from medvrag_core.models.serving.memory import (
@@ -42,8 +45,6 @@ from medvrag_core.settings import ModelSettings, Profile
 _GIGA = 1e9
 _HOUR = 3600.0
 _LINK_BYTES = 4
-_PRODUCTS = 20.0
-"""Dot products of the search for near-duplicates, by pages to the power 1.5."""
 _PAPER_FILTER_TOKENS = 240_000
 _PAPER_PAGES = 10
 _SUMMARY_PROMPT_TOKENS = 250
@@ -79,6 +80,12 @@ def plan_run(profile: Profile, size: RunSize, costs: UnitCosts, system: str = "m
         notes=tuple(_notes(work, lines)),
         unit_costs={name: costs[name] for name in used},
     )
+
+
+def corpus_plan(profile: Profile, pages: int, costs: UnitCosts) -> RunPlan:
+    """From PDFs to an index of so many pages in articles of average length, and no question."""
+    articles = max(1, round(pages / costs["pages_per_article"].value))
+    return plan_run(profile, RunSize(articles=articles, pages=pages, questions=0), costs)
 
 
 @dataclass(frozen=True)
@@ -140,12 +147,21 @@ def _corpus(work: _Work) -> Iterator[PlanLine]:
 
 
 def _model_summaries(work: _Work, size: float) -> PlanLine:
-    """A call a page with its image; nothing here has timed such a model, so its time stays open."""
-    model, pages = work.profile.serve.summary_model, work.size.pages
+    """A call a page with its image: operations by those of a GPU, where the sizes of the model are known."""
+    model, pages, serve = work.profile.serve.summary_model, work.size.pages, work.profile.serve
+    image, written = tokens_of_an_image(work.profile, model), summary_tokens(work.profile)
+    sizes, gpu = ARCHITECTURES.get(model.model), None
+    names: tuple[str, ...] = ("summary_bytes",)
+    if sizes is not None and model.server == "vllm":
+        text = text_parameters(sizes)
+        read = (image + _SUMMARY_PROMPT_TOKENS) * text + image * _PATCHES_PER_TOKEN * vision_parameters(sizes)
+        shares = read / work.value("gpu_utilization") + written * text / work.value("gpu_write_utilization")
+        gpu = pages * 2 * shares / work.value("gpu_operations")
+        names = (*names, "gpu_operations", "gpu_utilization", "gpu_write_utilization")
     return work.line(
-        "summaries", f"{model.model or 'a model'}: one call a page", pages, "pages", "summary_bytes", wall_s=None,
-        prompt_tokens=pages * (tokens_of_an_image(work.profile, model) + _SUMMARY_PROMPT_TOKENS),
-        completion_tokens=pages * summary_tokens(work.profile), bytes=size,
+        "summaries", f"{model.model or 'a model'}: one call a page", pages, "pages", *names,
+        wall_s=None if gpu is None else gpu / len(serve.summary_gpus), gpu_s=gpu or 0.0,
+        prompt_tokens=pages * (image + _SUMMARY_PROMPT_TOKENS), completion_tokens=pages * written, bytes=size,
     )  # fmt: skip
 
 
@@ -192,17 +208,6 @@ def _index(work: _Work) -> Iterator[PlanLine]:
     )  # fmt: skip
 
 
-def duplicate_products(pages: int) -> float:
-    """Dot products that the search for near-duplicates takes, at most those of all pages with all.
-
-    The law is measured (``benchmarks/results/duplicates.json``, 20,000 to 350,000 pages).
-
-    >>> round(350_000**2 / 2 / duplicate_products(350_000), 1)
-    14.8
-    """
-    return min(pages**2 / 2, _PRODUCTS * pages * math.sqrt(pages))
-
-
 def _helper(work: _Work) -> Iterator[PlanLine]:
     """Calls beside filter and reader; nothing here has timed them, so their time stays open."""
     for task in helper_calls(work.system, work.profile, work.costs) if work.size.questions else ():
@@ -228,6 +233,11 @@ def _search(work: _Work) -> Iterator[PlanLine]:
     index, pages = work.profile.index, work.size.pages
     if index.mode == "exact" and index.device.startswith("cuda"):
         yield work.line("search", f"stage 1 on '{index.device}'", rounds, "rounds", wall_s=None)
+        return
+    if index.mode != "paper" and not embedded:  # The laws are those of pages as a model of this kind makes them.
+        core = rounds * core_seconds(work.costs, index.mode, pages, numbers_read(index.mode, work.page, work.profile))
+        names = [f"{index.mode}_fixed_s", f"{index.mode}_page_s"]
+        yield work.line("search", f"stage 1, mode {index.mode}", rounds, "rounds", *names, core_s=core, wall_s=core)
         return
     a_query = work.value("query_vectors") * width / _GIGA
     rescored = min(index.rescore, pages) * work.page.vectors

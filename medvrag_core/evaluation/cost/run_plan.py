@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
+from medvrag_core.evaluation.cost.prices import PriceTable
 from medvrag_core.evaluation.cost.run_size import RunSize
 from medvrag_core.evaluation.cost.unit_costs import Kind, UnitCost
+from medvrag_core.evaluation.scale.limits import Limit
+from medvrag_core.evaluation.scale.outlook import SizeOutlook
 from medvrag_core.records import Record
 
 Stage = Literal["corpus", "summaries", "embedding", "index", "search", "filter", "helper", "reader", "traces"]
@@ -67,6 +70,8 @@ class RunPlan(Record):
     does_not_fit : one sentence a fault, with the field and the way out
     unit_costs : those that the lines used
     checked : beside the records of a run, where one was given
+    scale, limits : on how many machines stage 1 fits, and what gives way first, where that was asked
+    money, currency : of the GPU hours, where a price was given
     """
 
     profile: str
@@ -81,3 +86,13 @@ class RunPlan(Record):
     notes: tuple[str, ...]
     unit_costs: dict[str, UnitCost]
     checked: tuple[Checked, ...] = ()
+    scale: SizeOutlook | None = None
+    limits: tuple[Limit, ...] = ()
+    money: float | None = None
+    currency: str = ""
+
+    def priced(self, table: PriceTable | None) -> Self:
+        """With the money for its GPU hours; none without a table, or where it has no price of them."""
+        if table is None or not table.gpu_hour:
+            return self
+        return self.model_copy(update={"money": self.gpu_hours * table.gpu_hour, "currency": table.currency})

@@ -16,6 +16,8 @@ from medvrag_core.records import Record
 from medvrag_core.settings import ModelSettings, Profile
 
 _LETTER_INCHES = (8.5, 11.0)
+_PRODUCTS = 20.0
+"""Dot products of the search for near-duplicates, by pages to the power 1.5."""
 _TOKENS_PER_NUMBER = 6
 _TOKENS_AROUND_A_SUMMARY = 6
 _SINGLE_VECTOR_WIDTHS = {"visrag-ret": 2_304, "dse": 1_536}
@@ -162,3 +164,14 @@ def rounds_a_question(profile: Profile, costs: UnitCosts) -> float:
     if profile.reader.name == "vlm":
         return sum(share * min(max(n, loop.min_rounds), loop.max_rounds) for n, (share, _) in PAPER_ROUNDS.items())
     return min(max(costs["embedded_rounds"].value, loop.min_rounds), loop.max_rounds)
+
+
+def duplicate_products(pages: int) -> float:
+    """Dot products that the search for near-duplicates takes, at most those of all pages with all.
+
+    The law is measured (``benchmarks/results/duplicates.json``, 20,000 to 350,000 pages).
+
+    >>> round(350_000**2 / 2 / duplicate_products(350_000), 1)
+    14.8
+    """
+    return min(pages**2 / 2, _PRODUCTS * pages * math.sqrt(pages))

@@ -38,8 +38,13 @@ UnitCosts = Mapping[str, UnitCost]
 
 def shipped_costs() -> dict[str, UnitCost]:
     """The values that come with the package."""
-    file = resources.files("medvrag_core.evaluation.cost").joinpath("unit_costs.yaml")
+    file = shipped_file()
     return _parsed(file.read_text(encoding="utf-8"), str(file))
+
+
+def shipped_file() -> Path:
+    """Where they are kept."""
+    return Path(str(resources.files("medvrag_core.evaluation.cost").joinpath("unit_costs.yaml")))
 
 
 def read_costs(path: Path) -> dict[str, UnitCost]:

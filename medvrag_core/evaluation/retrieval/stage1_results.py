@@ -34,6 +34,7 @@ class EngineFigures(_Told):
     )
     bytes_per_page: float
     build_cpu_ms_per_page: float
+    private_mb: float | None = Field(None, description="memory of the process that maps no file, at the end")
     floor_ms: float = Field(
         description="reading what a search must read, at the bandwidth measured in the same run; 0: cannot be told"
     )

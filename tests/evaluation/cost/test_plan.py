@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.evaluation.cost.helper_calls import helper_calls
-from medvrag_core.evaluation.cost.plan import duplicate_products, plan_run
+from medvrag_core.evaluation.cost.plan import plan_run
 from medvrag_core.evaluation.cost.run_plan import PlanLine, RunPlan
 from medvrag_core.evaluation.cost.run_size import (
     RunSize,
+    duplicate_products,
     filter_tokens,
     page_size,
     reader_tokens,
@@ -87,13 +88,18 @@ def test_without_questions_nothing_is_asked() -> None:
     assert {made.stage for made in plan.lines} == {"corpus", "summaries", "embedding", "index"}
 
 
-def test_summaries_by_a_model_are_calls_whose_time_nobody_has_measured() -> None:
+def test_summaries_by_a_model_take_its_operations() -> None:
     plan = planned("a100", PAPER.model_copy(update={"questions": 0}), SHIPPED)
     made = line(plan, "summaries")
-    assert (made.wall_s, made.core_s, made.amount) == (None, 0, PAPER.pages)
+    assert (made.core_s, made.amount, made.kind) == (0, PAPER.pages, "assumed")
+    # 7.6 billion numbers meet each of some 1,300 tokens read and 110 written; the image part is small beside them.
+    read, written = made.prompt_tokens / 0.4, made.completion_tokens / 0.1
+    assert made.gpu_s == pytest.approx(2 * 7.6e9 * (read + written) / 3.12e14, rel=0.3)
+    assert made.wall_s == pytest.approx(made.gpu_s / 4), "each of four GPUs holds the whole model"
     assert made.prompt_tokens > 1_000 * PAPER.pages, "a page image at 1,003,520 pixels has over 1,200 tokens"
     assert made.completion_tokens == pytest.approx(PAPER.pages * 110, rel=0.1), "about 70 words"
-    assert any(made.what in note for note in plan.notes)
+    unknown = line(planned("a100", PAPER, SHIPPED, serve__summary_model__model="someone/else"), "summaries")
+    assert (unknown.wall_s, unknown.gpu_s) == (None, 0.0), "nothing is known of its size"
     assert not any("sentences of the page" in note for note in plan.notes)
     extracts = planned("a100", PAPER, SHIPPED, corpus__summarizer="extractive")
     assert any("sentences of the page" in note for note in extracts.notes)
@@ -170,25 +176,32 @@ def test_memory_of_each_place() -> None:
 
 
 def test_the_modes_of_the_index_by_hand() -> None:
-    """Products of one query with the vectors that each mode meets, in billions, at the costs of the table."""
+    """Products of one query with the vectors that each mode meets, in billions; laws where they were measured."""
     costs = SHIPPED
-    a_query = costs["query_vectors"].value * 128 / 1e9
     vectors, pages = 744 / 7, 350_000
     anew = 256 * vectors * costs["maxsim_s"].value
-    scan = costs["scan_s"].value
     wanted = {
-        "exact": pages * vectors * scan,
-        "fast": (pages * 8 + 4_000 * vectors) * scan,
-        "paper": 4_000 * vectors * scan,
+        "exact": costs["exact_fixed_s"].value + pages * costs["exact_page_s"].value * vectors / 103,
+        "fast": costs["fast_fixed_s"].value + pages * costs["fast_page_s"].value,
+        "paper": costs["query_vectors"].value * 128 / 1e9 * (4_000 * vectors * costs["scan_s"].value + anew),
     }
-    for mode, by_codes in wanted.items():
+    for mode, of_a_query in wanted.items():
         plan = planned("a100", PAPER, SHIPPED, index__mode=mode, index__device="cpu")
         rounds = line(plan, "search", "stage 1").amount
-        assert line(plan, "search", "stage 1").core_s == pytest.approx(rounds * a_query * (by_codes + anew))
+        assert line(plan, "search", "stage 1").core_s == pytest.approx(rounds * of_a_query)
         assert any(entry.what == "ANN (hnsw)" for entry in plan.lines) == (mode == "paper")
     flat = planned("a100", PAPER, SHIPPED, index__mode="paper", index__device="cuda:0")
     assert not any("ANN" in entry.what for entry in flat.lines), "a GPU needs no HNSW, and a flat one is quickly made"
     assert line(planned("a100", PAPER, SHIPPED, index__device="cuda:0"), "search", "stage 1").wall_s is None
+
+
+def test_the_embedded_encoder_is_searched_by_products() -> None:
+    """Its vectors are few and wide, unlike those that the laws were measured with."""
+    plan, page = planned("cpu", PAPER, SHIPPED), page_size(load_profile("cpu"), SHIPPED)
+    products = PAPER.pages * page.vectors * SHIPPED["scan_s"].value + 256 * page.vectors * SHIPPED["maxsim_s"].value
+    found = line(plan, "search", "stage 1")
+    of_a_query = SHIPPED["query_vectors"].value * page.vector_width / 1e9 * products
+    assert found.core_s == pytest.approx(found.amount * of_a_query)
 
 
 # --- tokens -----------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""What changes with the number of pages: memory, disks, latency, and what gives way first."""
