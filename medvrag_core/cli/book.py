@@ -56,10 +56,16 @@ def book_build(
         ),
     ] = "",
 ) -> None:
-    """Render the book from executed chapters; a warning is an error, nothing is fetched at view time."""
-    from medvrag_core.views.publishing.book import build_book
+    """Render the book from executed chapters; a warning is an error, nothing is fetched at view time.
 
-    typer.echo(f"open {build_book(run_, source, out, address=address)}")
+    Says what a browser loads for the heaviest pages; all are in `sizes.json` beside the site.
+    """
+    from medvrag_core.views.publishing.book import build_book
+    from medvrag_core.views.publishing.sizes import book_sizes, sizes_text
+
+    index = build_book(run_, source, out, address=address)
+    typer.echo(sizes_text(book_sizes(index.parent)))
+    typer.echo(f"open {index}")
 
 
 @book.command("pdf")

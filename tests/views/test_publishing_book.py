@@ -17,11 +17,12 @@ from medvrag_core.evaluation.claims.table import load_claims
 from medvrag_core.profiles.load import load_profile
 from medvrag_core.runs.stage import record_stage
 from medvrag_core.views.inspector.export import ExportReport
-from medvrag_core.views.publishing.book import build_book
+from medvrag_core.views.publishing.book import SIZES, build_book
 from medvrag_core.views.publishing.errors import BookError
 from medvrag_core.views.publishing.mime import PLOTLY_MIME, figure_html
 from medvrag_core.views.publishing.offline import external_requests
 from medvrag_core.views.publishing.paper_map import paper_map
+from medvrag_core.views.publishing.sizes import BookSizes
 from medvrag_core.views.publishing.staging import chapters_of, stage_book
 
 REPO = Path(__file__).resolve().parents[2]
@@ -73,6 +74,11 @@ def test_the_real_prose_builds_without_a_warning_and_fetches_nothing(run: Path, 
     assert not re.search(r'search-button-field[^>]*aria-label="Search"', chapter), "its name holds what it shows"
     assert "<summary>" in chapter and 'aria-label="Toggle hidden content"' not in chapter
     assert 'class="citation-list"' in (sources := (site / "sources.html").read_text()) and 'role="list"' not in sources
+    assert 'id="medvrag_core.index.base.PageIndex.search"' in (site / "_generated" / "api_index.html").read_text()
+    assert "by default" in (site / "_generated" / "api_records.html").read_text()
+    assert "PageIndex" in (site / "searchindex.js").read_text(), "the search finds names of the reference"
+    sizes = BookSizes.from_json((site.parent / SIZES).read_text())
+    assert {"chapters/03_filter.html", "_generated/settings.html"} <= {page.page for page in sizes.pages}
     assert "Paper map" in (site / "_generated" / "paper_map.html").read_text()
     assert (site / "_static" / "plotly.min.js").stat().st_size > 1_000_000
     assert (site / "_static" / "mathjax" / "tex-chtml.js").is_file()

@@ -10,11 +10,15 @@ import sys
 from pathlib import Path
 
 from medvrag_core.errors import InputError
-from medvrag_core.runs.publish import whole_folder
+from medvrag_core.runs.publish import whole_folder, write_text
 from medvrag_core.views.publishing.errors import BookError
 from medvrag_core.views.publishing.offline import external_requests
 from medvrag_core.views.publishing.online import card_picture, publish_online, site_address
+from medvrag_core.views.publishing.sizes import book_sizes
 from medvrag_core.views.publishing.staging import stage_book
+
+SIZES = "sizes.json"
+"""File beside the site that tells what each page weighs."""
 
 # All that pages with TeX need of the 24 MB that sphinx-mathjax-offline copies.
 _MATHJAX_KEPT = ("tex-chtml.js", "output/chtml/fonts")
@@ -35,6 +39,7 @@ def build_book(run: Path, book_source: Path, out: Path, *, address: str = "") ->
 
     The source folder is never written to: everything is staged in ``out/stage`` and stays there
     for reading after a failure. ``out/html`` is replaced as a whole, and only by a build that passed.
+    ``out/sizes.json`` tells how much a browser loads for each of its pages.
 
     Parameters
     ----------
@@ -66,6 +71,7 @@ def build_book(run: Path, book_source: Path, out: Path, *, address: str = "") ->
         raise BookError(f"the book would fetch from elsewhere: {'; '.join(remote[:5])}", way_out="vendor these files")
     with whole_folder(out / "html") as target:
         shutil.copytree(built, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".buildinfo", ".doctrees"))
+    write_text(out / SIZES, book_sizes(out / "html").model_dump_json(indent=1))
     return out / "html" / "index.html"
 
 

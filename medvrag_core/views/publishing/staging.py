@@ -18,7 +18,9 @@ from medvrag_core.views.publishing.chapters import stage_of
 from medvrag_core.views.publishing.errors import BookError, ChapterFailed
 from medvrag_core.views.publishing.notebook import read_notebook, write_notebook
 from medvrag_core.views.publishing.paper_map import paper_map
+from medvrag_core.views.publishing.reference import reference_pages
 from medvrag_core.views.publishing.runner import is_private
+from medvrag_core.views.publishing.settings_page import settings_page
 from medvrag_core.views.publishing.verdict import require_complete, require_record
 
 CHAPTERS = "chapters/"
@@ -47,6 +49,9 @@ def stage_book(run: Path, book_source: Path, stage: Path) -> None:
     generated.mkdir()
     report = check_claims(load_claims(book_source / "claims.yml"), run)
     (generated / "paper_map.md").write_text(paper_map(report), encoding="utf-8")
+    (generated / "settings.md").write_text(settings_page(), encoding="utf-8")
+    for room, page in reference_pages(stage / CHAPTERS).items():
+        (generated / f"api_{room}.md").write_text(page, encoding="utf-8")
     _vendor_plotly(stage / "_vendor")
     publish_inspector(run, stage / "_vendor" / FOLDER, private=is_private(run, INSPECTOR))
 
