@@ -1,15 +1,19 @@
-"""The built book as a reader meets it: opened as files, no network, figures and rounds answer clicks."""
+"""The built book as a reader meets it: opened as files and over http, no network, figures and rounds answer clicks."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Route
+from playwright.sync_api import Browser, ConsoleMessage, FloatRect, Page, Route
 
 pytestmark = pytest.mark.browser
 
@@ -18,24 +22,42 @@ REPO = Path(__file__).resolve().parents[2]
 HARMLESS = ("THEBE_JS_URL",)
 
 
+# A page is looked at when its figures are drawn.
+ALL_DRAWN = "document.querySelectorAll('figure.medvrag-figure:not([data-drawn])').length === 0"
+FAULTS = """() => {
+  const figures = [...document.querySelectorAll('figure.medvrag-figure')], faults = [];
+  for (const [k, figure] of figures.entries()) {
+    const drawn = figure.querySelector('svg.main-svg');
+    if (!drawn || drawn.getBoundingClientRect().height <= 100) faults.push(`figure ${k} is empty or flat`);
+    if (!figure.getAttribute('aria-label')) faults.push(`figure ${k} says nothing of itself`);
+  }
+  for (const image of document.images)
+    if (!image.hasAttribute('alt')) faults.push(`no alt: ${image.outerHTML.slice(0, 120)}`);
+  return {figures: figures.length, faults};
+}"""
+TALLEST = 12_000
+"""Pixels of a page that its picture shows."""
+
+
 @dataclass
 class Visit:
     """One tab with what it asked for and complained about."""
 
     page: Page
     site: Path
+    home: str = ""
     requests: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
     def open(self, name: str) -> Page:
-        """Open a page of the book over ``file://``."""
-        path, mark, query = name.partition("?")
-        self.page.goto((self.site / path).as_uri() + mark + query)
+        """Open a page of the book, over ``file://`` unless it is at home elsewhere."""
+        self.page.goto(f"{self.home or self.site.as_uri()}/{name}")
         return self.page
 
     def guard(self, route: Route) -> None:
-        """Let files through, refuse and remember everything else."""
-        if route.request.url.startswith(("file:", "data:", "blob:")):
+        """Let the book through, refuse and remember everything else."""
+        own = (f"{self.home}/",) if self.home.startswith("http:") else ("file:",)
+        if route.request.url.startswith((*own, "data:", "blob:")):
             route.continue_()
         else:
             self.requests.append(route.request.url)
@@ -73,36 +95,66 @@ def visit(chromium: Browser, site: Path) -> Iterator[Visit]:
     context.close()
 
 
+@pytest.fixture(scope="session")
+def shots(site: Path) -> Path:
+    """Where pictures of all pages go, for people to look at: beside the built book."""
+    return site.parent / "screenshots"
+
+
+def picture(page: Page, folder: Path, name: str) -> None:
+    """The page as it is seen, from its top; made anew by each run of the tests."""
+    path = folder / name.replace("/", "-").replace(".html", ".jpg")
+    size = page.viewport_size
+    assert size is not None
+    height = min(TALLEST, page.evaluate("document.documentElement.scrollHeight"))
+    clip: FloatRect = {"x": 0, "y": 0, "width": size["width"], "height": height}
+    page.screenshot(path=str(path), type="jpeg", quality=60, full_page=True, clip=clip)
+
+
+@contextmanager
+def served(site: Path) -> Iterator[str]:
+    """The book on loopback; gives its address."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+
+
 def pages_of(site: Path) -> list[str]:
     """Every page with content, chapters included."""
     names = [path.relative_to(site).as_posix() for path in site.rglob("*.html")]
     return sorted(name for name in names if not name.startswith("_static/"))
 
 
-def test_no_page_asks_for_anything_or_logs_an_error(visit: Visit) -> None:
+@pytest.mark.parametrize("scheme", ["file", "http"])
+def test_every_page_is_whole_and_asks_for_nothing(visit: Visit, scheme: str, shots: Path) -> None:
+    """No error, no request to elsewhere, every figure drawn and named, every image with its text; a picture of each."""
     names = pages_of(visit.site)
     assert "chapters/04_reasoning_loop.html" in names
-    for name in names:
-        visit.open(name)
-        visit.page.wait_for_load_state("load")
+    faults: dict[str, list[str]] = {}
+    figures = 0
+    with served(visit.site) if scheme == "http" else nullcontext(visit.site.as_uri()) as root:
+        visit.home = root
+        for name in names:
+            page = visit.open(name)
+            page.wait_for_function(ALL_DRAWN, timeout=30_000)
+            seen = page.evaluate(FAULTS)
+            figures += seen["figures"]
+            if seen["faults"]:
+                faults[name] = seen["faults"]
+            if scheme == "file":
+                picture(page, shots / "light", name)
+    assert faults == {}
+    assert figures > 0
     assert visit.requests == []
     assert visit.errors == []
-
-
-def test_every_figure_is_drawn(visit: Visit) -> None:
-    count = 0
-    for name in (name for name in pages_of(visit.site) if name.startswith("chapters/")):
-        page = visit.open(name)
-        figures = page.locator("figure.medvrag-figure")
-        page.wait_for_function(
-            "document.querySelectorAll('figure.medvrag-figure:not([data-drawn])').length === 0", timeout=30_000
-        )
-        for number in range(figures.count()):
-            box = figures.nth(number).locator("svg.main-svg").first.bounding_box()
-            assert box is not None, f"{name}: figure {number} is empty"
-            assert box["height"] > 100, f"{name}: figure {number} is flat"
-            count += 1
-    assert count > 0
 
 
 def test_a_figure_answers_the_mouse_and_follows_the_theme(visit: Visit, tmp_path: Path) -> None:
@@ -163,10 +215,12 @@ def test_math_is_set_and_search_finds_words_without_a_server(visit: Visit) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}], ids=["light", "dark"])
-def test_axe_finds_nothing_serious_on_any_page(chromium: Browser, site: Path, axe: str, look: dict[str, Any]) -> None:
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_axe_finds_nothing_serious_on_any_page(
+    chromium: Browser, site: Path, axe: str, look: Literal["light", "dark"], shots: Path
+) -> None:
     """The inspector is left out: it has a test of its own, with cases in it."""
-    context = chromium.new_context(viewport={"width": 1400, "height": 1000}, **look)
+    context = chromium.new_context(viewport={"width": 1400, "height": 1000}, color_scheme=look)
     page = context.new_page()
     found: list[str] = []
     told = "v => `${v.impact} ${v.id}: ${v.nodes.map(n => n.html.slice(0, 120)).slice(0, 3).join(' | ')}`"
@@ -177,11 +231,13 @@ def test_axe_finds_nothing_serious_on_any_page(chromium: Browser, site: Path, ax
         page.goto((site / name).as_uri())
         page.evaluate(axe)
         found += [f"{name}: {fault}" for fault in page.evaluate(run)]
+        if look == "dark":
+            picture(page, shots / look, name)
     context.close()
     assert found == []
 
 
-def test_no_page_scrolls_sideways_on_a_phone(chromium: Browser, site: Path) -> None:
+def test_no_page_scrolls_sideways_on_a_phone(chromium: Browser, site: Path, shots: Path) -> None:
     context = chromium.new_context(viewport={"width": 390, "height": 844}, is_mobile=True)
     page = context.new_page()
     wide = {}
@@ -190,19 +246,9 @@ def test_no_page_scrolls_sideways_on_a_phone(chromium: Browser, site: Path) -> N
         width = page.evaluate("document.documentElement.scrollWidth")
         if width > 390:
             wide[name] = width
+        picture(page, shots / "phone", name)
     context.close()
     assert wide == {}
-
-
-def test_every_image_says_what_it_shows(visit: Visit) -> None:
-    without = (
-        "[...document.images].filter(image => !image.hasAttribute('alt')).map(image => image.outerHTML.slice(0, 120))"
-    )
-    silent = "[...document.querySelectorAll('figure.medvrag-figure')].filter(f => !f.getAttribute('aria-label')).length"
-    for name in pages_of(visit.site):
-        page = visit.open(name)
-        assert page.evaluate(without) == [], name
-        assert page.evaluate(silent) == 0, name
 
 
 def test_pages_are_light(site: Path) -> None:

@@ -31,6 +31,9 @@ _OTHER_NAME = re.compile(
 # docutils calls the bibliography a list whose entries are no list items.
 _NO_LIST = '<div role="list" class="citation-list">'
 
+# Sphinx writes the parameters of a long signature as definitions of nothing.
+_SIGNATURE = re.compile(r"<dl>\n((?:<dd>(?:(?!</?d[lt]\b).)*?</dd>\n?)+)</dl>", re.S)
+
 _FONT_PRELOAD = re.compile(r'<link rel="preload" as="font"[^>]*>\n?')
 
 
@@ -100,4 +103,10 @@ def _mend_pages(site: Path) -> None:
     for path in site.rglob("*.html"):
         text = _FONT_PRELOAD.sub("", path.read_text(encoding="utf-8"))
         text = _OTHER_NAME.sub(lambda found: found[1] or found[2], text)
+        text = _SIGNATURE.sub(_parameters, text)
         path.write_text(text.replace(_NO_LIST, '<div class="citation-list">'), encoding="utf-8")
+
+
+def _parameters(found: re.Match[str]) -> str:
+    lines = found[1].replace("<dd>", "<span>").replace("</dd>", "</span>")
+    return f'<span class="medvrag-parameters">{lines}</span>'

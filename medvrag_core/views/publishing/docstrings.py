@@ -23,6 +23,7 @@ _ENTRY = re.compile(r"(?P<name>\*{0,2}[\w.]+(?:, \*{0,2}[\w.]+)*)(?: : (?P<text>
 def setup(app: Any) -> dict[str, bool]:
     """What Sphinx calls."""
     app.connect("autodoc-process-docstring", _process)
+    app.connect("autodoc-process-signature", _signature)
     return {"parallel_read_safe": True}
 
 
@@ -92,3 +93,10 @@ def fields_as_rst(record: type[BaseModel]) -> list[str]:
         meaning = _ROLE.sub(r"``\1``", (field.description or "").replace("*", r"\*"))
         lines.append(f"    - ``{name}``: {type_text(field.annotation)}{default}{'; ' if meaning else ''}{meaning}")
     return lines
+
+
+def _signature(
+    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """Defaults that are objects have no text that Python could read; Sphinx would print such a signature as it is."""
+    return signature and re.sub(r"<[^<>]*>", "...", signature), returns
