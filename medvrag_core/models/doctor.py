@@ -34,7 +34,7 @@ class Check(Record):
     Attributes
     ----------
     role : ``index``, or field of the profile: ``filter_model``, ``reader_model``, ``helper_model``,
-        ``generator_model``, ``judge_model``, ``serve.summary_model``
+        ``generator_model``, ``judge_model``, ``serve.summary_model``; with the server where there are several
     state : ``unknown`` where the server does not tell, ``skipped`` where the check has no object
     found : one sentence
     change : setting, or flag of the server, that mends a failure or settles what is unknown; else empty
@@ -86,23 +86,26 @@ def roles_of(profile: Profile, phase: Phase = "questions") -> tuple[RoleName, ..
 
 
 def run_checks(profile: Profile, phase: Phase = "questions") -> Iterator[Check]:
-    """Examine every model that a phase of a profile needs, the cheapest checks first; each is told once it is done.
+    """Examine every server of every model that a phase of a profile needs, the cheapest checks first.
+
+    Each check is told once it is done.
 
     No error of a server ends this: it is what the checks are about. No text of it holds a key.
     """
     for name in roles_of(profile, phase):
-        role = Role(name, profile)
-        try:
-            yield from _examined(role)
-        finally:
-            role.close()
+        for server in range(Role(name, profile).servers):
+            role = Role(name, profile, server)
+            try:
+                yield from _examined(role)
+            finally:
+                role.close()
 
 
 def _examined(role: Role) -> Iterator[Check]:
     stopped = ""
     for name, examine in _checks_of(role).items():
         if stopped:
-            yield Check(role=role.name, name=name, state="skipped", found=f"not tried after '{stopped}' failed")
+            yield Check(role=role.label, name=name, state="skipped", found=f"not tried after '{stopped}' failed")
             continue
         try:
             finding = examine(role)
@@ -110,7 +113,7 @@ def _examined(role: Role) -> Iterator[Check]:
             finding = Finding("failed", error.problem, error.way_out)
         stopped = name if finding.stops else ""
         yield Check(
-            role=role.name,
+            role=role.label,
             name=name,
             state=finding.state,
             found=_shown(role, finding.found),

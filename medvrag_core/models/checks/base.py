@@ -54,18 +54,28 @@ class NoWatch(CallLimits):
 
 
 class Role:
-    """One model of a profile and the server behind it.
+    """One model of a profile and a server behind it.
 
     Parameters
     ----------
     name : field of the profile, with dots
     profile : says what the run will want of the model
+    server : 0 is that of ``base_url``, the others are those of ``more_urls``
     """
 
-    def __init__(self, name: RoleName, profile: Profile) -> None:
+    def __init__(self, name: RoleName, profile: Profile, server: int = 0) -> None:
         self.name = name
         self.profile = profile
-        self.settings: ModelSettings = attrgetter(name)(profile)
+        self.server = server
+        told: ModelSettings = attrgetter(name)(profile)
+        self.servers = 1 + len(told.more_urls)
+        address = (told.base_url, *told.more_urls)[server]
+        self.settings = told.model_copy(update={"base_url": address, "more_urls": ()})
+
+    @property
+    def label(self) -> str:
+        """Its name, and which server is meant where there are several."""
+        return self.name if self.servers == 1 else f"{self.name}, server {self.server + 1} of {self.servers}"
 
     @property
     def scores_only(self) -> bool:
@@ -175,9 +185,12 @@ class Role:
         >>> Role("filter_model", Profile(name="p")).qualified("set 'json_schema: false'")
         "set 'filter_model.json_schema: false'"
         """
-        return _FIELD.sub(
-            lambda found: f"'{self.name}.{found[1]}" if found[1] in ModelSettings.model_fields else found[0], change
-        )
+
+        def whole(found: re.Match[str]) -> str:
+            field = "more_urls" if found[1] == "base_url" and self.server else found[1]
+            return f"'{self.name}.{field}" if field in ModelSettings.model_fields else found[0]
+
+        return _FIELD.sub(whole, change)
 
     def close(self) -> None:
         """Close the connections, if there were any."""

@@ -43,7 +43,7 @@ def check_settings(role: Role) -> Finding:
         fields = " and ".join(f"'{name}.{field}'" for field in missing)
         return Finding("failed", f"{fields} {'is' if len(missing) == 1 else 'are'} empty", f"set {fields}", stops=True)
     if not is_address(settings.base_url):
-        change = f"correct '{name}.base_url', as in http://127.0.0.1:8000/v1"
+        change = "correct 'base_url', as in http://127.0.0.1:8000/v1"
         return Finding("failed", f"'{settings.base_url}' is no address of a server", change, stops=True)
     if os.environ.get(settings.key_env):
         return Finding("ok", f"{settings.model} at {settings.base_url}, with the key in {settings.key_env}")

@@ -56,6 +56,21 @@ def test_the_misbehaving_server_is_fine_while_it_behaves(chaos: Any) -> None:
     assert [check.name for check in checks if check.state not in {"ok", "unknown"}] == []
 
 
+def test_every_server_of_a_model_is_examined_and_the_faulty_one_named(chaos: Any) -> None:
+    models = {"filter_model.base_url": chaos.url, "filter_model.model": "chaos"}
+    others = {"filter_model.more_urls": [chaos.url, "http://127.0.0.1:9/v1", "nowhere"]}
+    checks = list(run_checks(load_profile("cpu", {"filter.ranker": "llm"} | models | others)))
+    found = {check.role: [one for one in checks if one.role == check.role] for check in checks}
+    assert list(found) == [f"filter_model, server {number} of 4" for number in (1, 2, 3, 4)]
+    for good in list(found.values())[:2]:
+        assert [check.name for check in good] == FILTER_CHECKS
+        assert not [check for check in good if check.state == "failed"]
+    silent, nowhere = ([check for check in some if check.state == "failed"] for some in list(found.values())[2:])
+    assert "127.0.0.1:9" in silent[0].found
+    assert "'nowhere' is no address" in nowhere[0].found
+    assert "'filter_model.more_urls'" in nowhere[0].change
+
+
 def test_the_summary_model_is_sent_one_page_and_looked_at_in_its_own_phase(profile_of: Make, examined: Make) -> None:
     profile = profile_of("serve.summary_model", "http://127.0.0.1:1/v1")
     assert roles_of(profile) == () and roles_of(profile, "summaries") == ("serve.summary_model",)
