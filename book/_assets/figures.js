@@ -28,7 +28,9 @@
   async function draw(figure) {
     const plot = figure.querySelector(".medvrag-plot");
     const { data, layout } = JSON.parse(figure.querySelector("script").textContent);
-    await Plotly.newPlot(plot, data, layout, { responsive: true, displaylogo: false });
+    // The camera of the toolbar gives the static twin, which stays sharp in print.
+    const toImageButtonOptions = { format: "svg", filename: figure.getAttribute("aria-label") || "figure" };
+    await Plotly.newPlot(plot, data, layout, { responsive: true, displaylogo: false, toImageButtonOptions });
     figure.dataset.drawn = "yes";
     paint(plot);
   }

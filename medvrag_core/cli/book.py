@@ -1,4 +1,4 @@
-"""The verbs of the book: ``book run`` and ``book build``."""
+"""The verbs of the book: run its chapters, build it, print it, and write its figures."""
 
 from __future__ import annotations
 
@@ -79,3 +79,14 @@ def book_pdf(
     from medvrag_core.views.publishing.staging import pages_of
 
     typer.echo(f"{out}: {print_book(site, pages_of(source), out)} sheets")
+
+
+@book.command("figures")
+def book_figures(
+    site: Annotated[Path, typer.Option(help="The built book.")] = Path("book/_build/html"),
+    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("book/_build/figures"),
+) -> None:
+    """Write each figure of the built book as an SVG file, for print; needs Chromium on PATH."""
+    from medvrag_core.views.publishing.figure_files import write_figures
+
+    typer.echo(f"{out}: {len(write_figures(site, out))} figures")

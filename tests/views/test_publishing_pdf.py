@@ -9,7 +9,8 @@ import pymupdf
 import pytest
 
 from medvrag_core.errors import MedvragError, NotBuiltError
-from medvrag_core.views.publishing.pdf import BROWSERS, print_book
+from medvrag_core.views.publishing.chromium import BROWSERS
+from medvrag_core.views.publishing.pdf import print_book
 from medvrag_core.views.publishing.staging import chapters_of, pages_of
 
 REPO = Path(__file__).resolve().parents[2]

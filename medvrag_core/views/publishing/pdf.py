@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from html import unescape
@@ -14,15 +12,11 @@ from urllib.parse import unquote, urlsplit
 
 import pymupdf
 
-from medvrag_core.errors import MedvragError, NotBuiltError
+from medvrag_core.errors import NotBuiltError
 from medvrag_core.runs.publish import whole_file
+from medvrag_core.views.publishing.chromium import find_browser, run_browser
 from medvrag_core.views.publishing.errors import BookError
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# Time of the page, not of the clock: figures are drawn before it is printed.
-_FLAGS = ("--headless", "--no-pdf-header-footer", "--virtual-time-budget=30000", "--allow-file-access-from-files",
-          "--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-          "--host-resolver-rules=MAP * ~NOTFOUND")  # fmt: skip
 _TITLE = re.compile(r"<h1>(.*?)<a |<h1>(.*?)</h1>", re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
 
@@ -44,9 +38,7 @@ def print_book(site: Path, pages: Sequence[str], out: Path, *, seconds: float = 
     BookError : the browser did not print a page
     MedvragError : there is no browser
     """
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        raise MedvragError("no Chromium on PATH", way_out="install it (Debian: apt install chromium)")
+    browser = find_browser()
     for name in pages:
         if not (site / f"{name}.html").is_file():
             raise NotBuiltError(f"{site}: holds no page {name}.html", way_out="medvrag book build")
@@ -71,15 +63,9 @@ def print_book(site: Path, pages: Sequence[str], out: Path, *, seconds: float = 
 
 
 def _print(browser: str, source: Path, target: Path, profile: Path, seconds: float) -> None:
-    # Chromium's own sandbox cannot start for root or in a container; the pages are those that the build has checked.
-    command = [browser, *_FLAGS, "--no-sandbox", f"--user-data-dir={profile}", f"--print-to-pdf={target}"]
-    try:
-        done = subprocess.run([*command, source.resolve().as_uri()], capture_output=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        raise BookError(f"{source.name}: the browser took more than {seconds:g} s", way_out="try again") from None
-    if done.returncode or not target.is_file():
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise BookError(f"{source.name}: the browser printed nothing ({' '.join(last)})")
+    run_browser(browser, source, profile, seconds, "--no-pdf-header-footer", f"--print-to-pdf={target}")
+    if not target.is_file():
+        raise BookError(f"{source.name}: the browser printed nothing")
 
 
 def _title(source: Path) -> str:
