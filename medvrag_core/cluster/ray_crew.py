@@ -8,11 +8,11 @@ twice the same as one that is done once.
 from __future__ import annotations
 
 import logging
-import pickle
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, redirect_stdout
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from medvrag_core.cluster.session import join, told_by
@@ -51,7 +51,7 @@ class RayCrew(Crew):
         context.enable_progress_bars = context.print_on_execution_start = False  # There is a bar of ours.
         context.execution_no_progress_timeout_s = -1  # An article may take as long as its pages may.
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-        given = [{"number": number, "item": pickle.dumps(item)} for number, item in enumerate(items)]
+        given = [{"given": _Given(number, item)} for number, item in enumerate(items)]
         tries = ray.remote(_Tries).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         gpus = self._gpus(kind)
         done = ray.data.from_items(given, override_num_blocks=len(given)).map(
@@ -70,10 +70,10 @@ class RayCrew(Crew):
             results = iter(done.iter_batches(batch_size=1, prefetch_batches=0))
             with redirect_stdout(sys.stderr), closing(results):
                 for batch in results:
-                    result, fault = pickle.loads(batch["told"][0])
-                    if fault is not None:
-                        raise fault
-                    yield result
+                    told: _Told = batch["told"][0]
+                    if told.fault is not None:
+                        raise told.fault
+                    yield told.result
         except ray.exceptions.RayError as error:
             raise MedvragError(f"Ray failed: {told_by(error)}", way_out=_WAY_OUT) from error
         finally:
@@ -96,29 +96,45 @@ class RayCrew(Crew):
 _WAY_OUT = "what is finished is kept; look at the machine that it was on, then run again"
 
 
+@dataclass(frozen=True)
+class _Given:
+    """An item in one piece; Ray Data would turn a tuple into an array."""
+
+    number: int
+    item: Any
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What an item came to."""
+
+    result: Any = None
+    fault: MedvragError | None = None
+
+
 class _Worker:
     """What runs in an actor of Ray Data."""
 
     def __init__(self, make: Callable[[], Callable[[Any], Any]], tries: Any) -> None:
         self._work, self._tries = make(), tries
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, bytes]:
+    def __call__(self, row: dict[str, Any]) -> dict[str, _Told]:
         """The result of an item or its fault as it is; Ray Data would wrap it."""
-        return {"told": pickle.dumps(self._told(int(row["number"]), row["item"]))}
+        return {"told": self._told(row["given"])}
 
-    def _told(self, number: int, item: bytes) -> tuple[Any, MedvragError | None]:
+    def _told(self, given: _Given) -> _Told:
         import ray
 
-        before: int = ray.get(self._tries.before.remote(number))
-        given = pickle.loads(item)
+        before: int = ray.get(self._tries.before.remote(given.number))
         if before > LOSSES:
-            return None, MedvragError(f"{str(given)[:200]}: cost {before} workers on Ray", way_out=_WAY_OUT)
+            fault = MedvragError(f"{str(given.item)[:200]}: cost {before} workers on Ray", way_out=_WAY_OUT)
+            return _Told(fault=fault)
         try:
-            return self._work(given), None
+            return _Told(self._work(given.item))
         except MedvragError as fault:
-            return None, fault
+            return _Told(fault=fault)
         except Exception as bug:
-            return None, MedvragError(f"a worker on Ray failed: {told_by(bug)}", way_out=_WAY_OUT)
+            return _Told(fault=MedvragError(f"a worker on Ray failed: {told_by(bug)}", way_out=_WAY_OUT))
 
 
 class _Tries:
