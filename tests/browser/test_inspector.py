@@ -178,6 +178,14 @@ def test_the_filter_tells_ranks_and_who_dropped_what(visit: Callable[..., Visit]
             assert hit.page_id not in reduced.kept
     page.get_by_label("Candidates listed").select_option("dropped")
     expect(table).to_have_count(6)
+    exchanges = page.locator("details.mv-exchanges")
+    exchanges.get_by_text("Prompts and replies of the filter").click()
+    expect(exchanges).to_contain_text("Call 1, map · f · complete")
+    expect(exchanges).to_contain_text("Call 2, reduce: no model was asked.")
+    exchanges.get_by_text("Prompt as sent to f (1 message)").click()
+    expect(exchanges.locator("pre").first).to_have_text("Rank these 1")
+    exchanges.get_by_text("Reply of call 1 as written").click()
+    expect(exchanges.locator("pre", has_text="ranking")).to_be_visible()
     page.get_by_label("Candidates listed").select_option("moved")
     expect(table.first).to_contain_text("▲ 2")
 

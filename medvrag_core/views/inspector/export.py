@@ -60,7 +60,7 @@ def export_cases(source: CaseSource, folder: Path) -> ExportReport:
             for number in range(entry.cases):
                 case = source.case(arm, number)
                 _write_record(target, case_address(arm, number), case)
-                wanted.update(filter(None, case.maps))
+                wanted.update(filter(None, (*case.maps, case.filters)))
                 for card in case.cards:
                     wanted.update(filter(None, (card.thumbnail, card.image, card.sheet)))
                     pages.add(card.image)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from medvrag_core.records import Record, Trace
+from medvrag_core.records import CallOutcome, Record, Trace
 
 
 class ArmEntry(Record):
@@ -82,10 +82,25 @@ class StoredPrompt(Record):
     messages: tuple[PromptMessage, ...]
 
 
+class StoredExchange(Record):
+    """One call as it was sent and what came back, whatever its outcome."""
+
+    prompt: StoredPrompt
+    outcome: CallOutcome
+    reply: str
+
+
+class FilterExchanges(Record):
+    """All calls of the filter of one case; they hold the summaries of all candidates, so they are looked up apart."""
+
+    exchanges: tuple[StoredExchange, ...]
+
+
 class Case(Record):
     """One question in one arm: its trace as it is stored, and what is needed to show it.
 
-    ``maps`` holds for each round the address of its shadings.
+    ``maps`` holds for each round the address of its shadings, ``filters`` that of the calls of the filter; empty where
+    no model was asked, or the call store is gone.
     """
 
     trace: Trace
@@ -93,6 +108,7 @@ class Case(Record):
     cards: tuple[PageCard, ...]
     maps: tuple[str, ...]
     prompts: tuple[StoredPrompt, ...]
+    filters: str = ""
 
 
 class PageSheet(Record):

@@ -28,20 +28,21 @@ from medvrag_core.systems.resources import Resources
 from medvrag_core.systems.stepping import explored
 from medvrag_core.views.encoder_view import query_shadings
 from medvrag_core.views.error_view import ERROR_LABELS
-from medvrag_core.views.inspector.prompts import stored_prompts
+from medvrag_core.views.inspector.prompts import filter_exchanges, has_filter_exchanges, stored_prompts
 from medvrag_core.views.inspector.records import (
     ArmEntry,
     ArmRows,
     Case,
     CaseRow,
     Catalog,
+    FilterExchanges,
     PageCard,
     PageShadings,
     PageSheet,
     QueryMaps,
     Shading,
 )
-from medvrag_core.views.inspector.source import CaseSource
+from medvrag_core.views.inspector.source import CaseSource, filters_address
 from medvrag_core.views.page_maps import PageMap
 from medvrag_core.views.pages import page_thumbnail
 from medvrag_core.views.steps_view import STEP_LABELS
@@ -156,7 +157,17 @@ class RunCases(CaseSource):
                 self._maps_address(run, round_.query, pages) for round_, pages in zip(trace.rounds, shown, strict=True)
             ),
             prompts=stored_prompts(run, trace),
+            filters=filters_address(arm, number) if self._may_show_filters(run, trace) else "",
         )
+
+    def filters(self, arm: int, number: int) -> FilterExchanges:
+        """See :class:`CaseSource`."""
+        run, home, name = _at(self._arms, arm, "arm")
+        ending = _at(self._endings(arm), number, "case")
+        (trace,) = each_trace(home, name, [ending.question.id])
+        if not self._may_show_filters(run, trace):
+            raise InputError(f"case '{trace.question.id}' has no calls of the filter to show")
+        return filter_exchanges(run, trace)
 
     def maps(self, key: str) -> QueryMaps:
         """See :class:`CaseSource`."""
@@ -213,6 +224,11 @@ class RunCases(CaseSource):
 
     def _may_show(self, run: Resources, page: str) -> bool:
         return (id(run), page) in self._page_number and not run.store.picture(page).hidden
+
+    def _may_show_filters(self, run: Resources, trace: Trace) -> bool:
+        """Prompts of the filter quote all candidates, so all of these must be fit to be shown."""
+        read = (page_of(name) for round_ in trace.rounds for call in round_.filter.calls for name in call.shown)
+        return has_filter_exchanges(run, trace) and all(self._may_show(run, page) for page in dict.fromkeys(read))
 
     def _shadings(
         self,

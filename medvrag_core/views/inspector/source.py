@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from medvrag_core.errors import InputError
 from medvrag_core.records import Record
-from medvrag_core.views.inspector.records import ArmRows, Case, Catalog, PageSheet, QueryMaps
+from medvrag_core.views.inspector.records import ArmRows, Case, Catalog, FilterExchanges, PageSheet, QueryMaps
 
 CATALOG = "catalog"
-_CASE = re.compile(r"cases/(\d{1,6})-(\d{1,9})")
+_CASE = re.compile(r"(cases|filters)/(\d{1,6})-(\d{1,9})")
 _NUMBERED = re.compile(r"(arms|sheets|thumbs|images)/(\d{1,9})(?:\.[a-z]{3,4})?")
 _MAPS = re.compile(r"maps/([0-9a-f]{16})")
 
@@ -33,6 +33,10 @@ class CaseSource(ABC):
     @abstractmethod
     def case(self, arm: int, number: int) -> Case:
         """One case in full."""
+
+    @abstractmethod
+    def filters(self, arm: int, number: int) -> FilterExchanges:
+        """What the filter asked a model in a case, and what came back."""
 
     @abstractmethod
     def maps(self, key: str) -> QueryMaps:
@@ -61,6 +65,11 @@ def case_address(arm: int, number: int) -> str:
     return f"cases/{arm}-{number}"
 
 
+def filters_address(arm: int, number: int) -> str:
+    """Where the calls of the filter in a case are found."""
+    return f"filters/{arm}-{number}"
+
+
 def fetch(source: CaseSource, address: str) -> Record | bytes:
     """What lies at an address: a record, or the bytes of an image.
 
@@ -71,7 +80,8 @@ def fetch(source: CaseSource, address: str) -> Record | bytes:
     if address == CATALOG:
         return source.catalog()
     if found := _CASE.fullmatch(address):
-        return source.case(int(found[1]), int(found[2]))
+        way = source.case if found[1] == "cases" else source.filters
+        return way(int(found[2]), int(found[3]))
     if found := _MAPS.fullmatch(address):
         return source.maps(found[1])
     if found := _NUMBERED.fullmatch(address):

@@ -28,12 +28,14 @@ from medvrag_core.views.inspector.records import (
     Case,
     CaseRow,
     Catalog,
+    FilterExchanges,
     PageCard,
     PageShadings,
     PageSheet,
     PromptMessage,
     QueryMaps,
     Shading,
+    StoredExchange,
     StoredPrompt,
 )
 from medvrag_core.views.inspector.source import CaseSource
@@ -137,7 +139,9 @@ class MadeCases(CaseSource):
             filter=FilterDecision(
                 kept=kept,
                 calls=(
-                    ShardDecision(phase="map", shown=tuple(ids), kept=mapped, prompt_tokens=9, completion_tokens=2),
+                    ShardDecision(
+                        phase="map", shown=tuple(ids), kept=mapped, prompt_tokens=9, completion_tokens=2, call=f"map{k}"
+                    ),
                     ShardDecision(phase="reduce", shown=mapped, kept=kept),
                 ),
             ),
@@ -178,6 +182,24 @@ class MadeCases(CaseSource):
                     call="c" * 64, model="m", messages=(PromptMessage(role="user", text=self.text("Ask"), images=10),)
                 ),
             ),
+            filters=f"filters/{arm}-{number}",
+        )
+
+    def filters(self, arm: int, number: int) -> FilterExchanges:
+        rounds = len(self.trace(arm, number).rounds)
+        return FilterExchanges(
+            exchanges=tuple(
+                StoredExchange(
+                    prompt=StoredPrompt(
+                        call=f"map{k}",
+                        model="f",
+                        messages=(PromptMessage(role="user", text=self.text(f"Rank these {k}"), images=0),),
+                    ),
+                    outcome="complete",
+                    reply=self.text('{"ranking": [2, 1]}'),
+                )
+                for k in range(1, rounds + 1)
+            )
         )
 
     def _card(self, number: int) -> PageCard:

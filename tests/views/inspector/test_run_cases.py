@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,16 +9,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medvrag_core.corpus.showing import AUDIENCE, PUBLIC
+from medvrag_core.corpus.showing import AUDIENCE, PUBLIC, PagePicture
+from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.errors import InputError, NotBuiltError
 from medvrag_core.evaluation.errors.taxonomy import error_classes
 from medvrag_core.index.similarity_maps import score_parts
 from medvrag_core.profiles.load import load_profile
+from medvrag_core.reasoning.sameness import page_of
 from medvrag_core.records import Question
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import read_traces
 from medvrag_core.systems.resources import Resources
 from medvrag_core.systems.stepping import Stepper
+from medvrag_core.views.inspector.records import FilterExchanges
 from medvrag_core.views.inspector.run_cases import RunCases
 from medvrag_core.views.inspector.source import fetch
 
@@ -197,6 +201,37 @@ def test_prompts_are_what_the_model_was_sent(
     assert case.trace.question.question in text
     assert all(option in text for option in case.trace.question.options.values())
     assert sum(message.images for message in prompt.messages) == len(reply.seen)
+    resources.close()
+
+
+def test_calls_of_the_filter_are_shown_with_their_replies_unless_a_page_in_them_is_hidden(
+    paid_copy: Workspace, model_settings: Callable[..., dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resources = Resources(paid_copy, load_profile("test", model_settings("http://127.0.0.1:9")))
+    cases = RunCases([resources])
+    case = cases.case(0, 0)
+    assert case.filters == "filters/0-0"
+    found = fetch(cases, case.filters)
+    assert isinstance(found, FilterExchanges)
+    calls = [call for round_ in case.trace.rounds for call in round_.filter.calls]
+    assert {one.prompt.call for one in found.exchanges} == {call.call for call in calls}
+    by = {one.prompt.call: one for one in found.exchanges}
+    for call in calls:
+        one = by[call.call]
+        assert one.outcome == "complete" and one.reply
+        assert any(case.trace.question.question in message.text for message in one.prompt.messages)
+    picture, hidden = CorpusStore.picture, ["a page that no call was about"]
+
+    def without_one(store: CorpusStore, page: str) -> PagePicture:
+        return replace(picture(store, page), restricted="its license" if page in hidden else "")
+
+    monkeypatch.setattr(CorpusStore, "picture", without_one)
+    monkeypatch.setenv(AUDIENCE, PUBLIC)
+    assert cases.case(0, 0).filters == "filters/0-0"
+    hidden.append(min(page_of(name) for call in calls for name in call.shown))
+    assert cases.case(0, 0).filters == ""
+    with pytest.raises(InputError, match="no calls of the filter to show"):
+        fetch(cases, "filters/0-0")
     resources.close()
 
 

@@ -140,7 +140,7 @@ function inspector(root, host) {
       kept.set(address, wanted);
       wanted.catch(() => kept.delete(address));
       // A trace may be large: only the last cases stay in memory.
-      if (kept.size > 60) for (const name of kept.keys()) if (/^(cases|maps)/.test(name)) { kept.delete(name); break; }
+      if (kept.size > 60) for (const name of kept.keys()) if (/^(cases|maps|filters)/.test(name)) { kept.delete(name); break; }
     }
     return kept.get(address);
   };
@@ -603,7 +603,28 @@ function inspector(root, host) {
     const block = h("details", {}, h("summary", {}, `${plural(all.length, "candidate")}, ${number(sets.kept.length)} kept, ${number(sets.dropped.length)} dropped`),
       h("p", {}, which), body,
       calls.length ? [h("p.meta", {}, plural(calls.length, "filter call")), table(["call", "phase", "summaries", "kept", "ids not used", "places filled", "fell back", "tokens"], calls, "Filter calls")] : h("p.meta", {}, "No filter call: the first of stage 1 are kept."));
+    if (one.filters && calls.length) block.append(exchangesView(one, r));
     block.addEventListener("toggle", () => { if (block.open && !body.firstChild) draw("all", SHOWN_FIRST); });
+    return block;
+  }
+
+  // Prompts of the filter hold the summaries of all candidates: they are loaded when somebody wants to read them.
+  function exchangesView(one, r) {
+    const body = h("div"), block = h("details.exchanges", {}, h("summary", {}, "Prompts and replies of the filter"), body);
+    const show = async () => {
+      body.replaceChildren(h("p.meta", {}, "Loading …"));
+      const { exchanges } = await load(one.filters);
+      body.replaceChildren(...r.filter.calls.map((call, place) => {
+        const found = exchanges.find((each) => each.prompt.call === call.call);
+        const name = `Call ${place + 1}, ${call.phase}`;
+        if (!found) return h("p.meta", {}, call.call ? `${name}: not in the call store.` : `${name}: no model was asked.`);
+        return h("section", {}, h("p.meta", {}, h("b", {}, name), ` · ${found.prompt.model} · ${found.outcome}`),
+          promptBlock(found.prompt), h("details", {}, h("summary", {}, `Reply of call ${place + 1} as written`), h("pre", { tabindex: 0, dir: "auto" }, found.reply)));
+      }));
+    };
+    block.addEventListener("toggle", () => {
+      if (block.open && !body.firstChild) show().catch((error) => body.replaceChildren(h("p.fault", { role: "alert" }, error.message)));
+    });
     return block;
   }
 
@@ -611,6 +632,10 @@ function inspector(root, host) {
     if (!call) return h("p.meta", {}, "No prompt: what replied here is no language model.");
     const stored = one.prompts.find((prompt) => prompt.call === call);
     if (!stored) return h("p.meta", {}, `The prompt of call ${call.slice(0, 12)} is not in the call store.`);
+    return promptBlock(stored);
+  }
+
+  function promptBlock(stored) {
     return h("details", {}, h("summary", {}, `Prompt as sent to ${stored.model} (${plural(stored.messages.length, "message")})`),
       stored.messages.map((message) => [h("p.meta", {}, h("b", {}, message.role), message.images ? `, ${plural(message.images, "image")}` : ""),
         h("pre", { tabindex: 0, dir: "auto" }, message.text)]));
