@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from medvrag_core.evaluation.calibration.reliability import CalibrationReport
 from medvrag_core.evaluation.calibration.selective import Abstention, SelectiveReport
 from medvrag_core.views.markup import escape
-from medvrag_core.views.tables import HtmlTable, Number, p_text
+from medvrag_core.views.tables import HtmlTable, Number, counted, p_text
 from medvrag_core.views.theme import GRAY, PALETTE, interval_bars, titled
 from medvrag_core.views.trace_text import plain
 
@@ -149,8 +149,8 @@ def source_sentence(reports: Sequence[CalibrationReport]) -> str:
 def calibration_sentence(report: CalibrationReport, *, alpha: float = 0.05) -> str:
     """Whether the run shows miscalibration, from the test against a calibrated system of the same size."""
     found = (
-        f"ECE {report.ece:.3f} on {report.n} questions; a calibrated system of the same confidences would show "
-        f"{report.ece_by_chance:.3f} on average, and more than {report.ece_by_chance_high:.3f} only rarely "
+        f"ECE {report.ece:.3f} on {counted(report.n, 'question')}; a calibrated system of the same confidences would "
+        f"show {report.ece_by_chance:.3f} on average, and more than {report.ece_by_chance_high:.3f} only rarely "
         f"(p {p_text(report.ece_p)})"
     )
     if report.ece_p >= alpha:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from medvrag_core.evaluation.diff import RunDiff
 from medvrag_core.systems.recorded import RecordedRun
-from medvrag_core.views.tables import HtmlTable, Number
+from medvrag_core.views.tables import HtmlTable, Number, counted
 
 
 def recorded_table(recorded: RecordedRun, *, caption: str = "") -> HtmlTable:
@@ -41,7 +41,7 @@ def diff_table(diff: RunDiff, *, caption: str = "") -> HtmlTable:
         [question.question_id, question.first, question.second, question.where, question.detail]
         for question in diff.questions
     ]
-    told = f"{diff.both} questions, {diff.identical} identical, {diff.same_outcome} with the same outcome"
+    told = f"{counted(diff.both, 'question')}, {diff.identical} identical, {diff.same_outcome} with the same outcome"
     return HtmlTable(
         ["question", "first run", "second run", "first difference", "what differs"],
         rows,

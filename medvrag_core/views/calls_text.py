@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from medvrag_core.evaluation.diff import RunDiff
 from medvrag_core.models.calls_status import CallsStatus
+from medvrag_core.views.tables import counted
 from medvrag_core.views.trace_text import plain
 
 
@@ -21,12 +22,13 @@ def calls_text(status: CallsStatus) -> str:
 def diff_text(diff: RunDiff, settings: Sequence[str] = (), *, show: int = 40) -> str:
     """The differences of two runs, one line a question."""
     lines = [
-        f"{diff.both} questions in both: {diff.identical} identical in every detail, {diff.same_outcome} same outcome",
+        f"{counted(diff.both, 'question')} in both: {diff.identical} identical in every detail, "
+        f"{diff.same_outcome} same outcome",
         f"  A {plain(diff.first)}",
         f"  B {plain(diff.second)}",
     ]
     if diff.only_first or diff.only_second:
-        lines.append(f"  {len(diff.only_first)} questions only in A, {len(diff.only_second)} only in B")
+        lines.append(f"  {counted(len(diff.only_first), 'question')} only in A, {len(diff.only_second)} only in B")
     if diff.p_value is not None:
         p_value = f"exact McNemar p = {diff.p_value:.3g}"
         lines.append(f"  wrong -> right {diff.gained}, right -> wrong {diff.lost}, {p_value}")

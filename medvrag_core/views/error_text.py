@@ -8,6 +8,7 @@ from medvrag_core.evaluation.errors.paper_taxonomy import PAPER_CLASSES
 from medvrag_core.evaluation.errors.report import ErrorReport
 from medvrag_core.views.error_view import ERROR_LABELS, PLACE_LABELS, errors_text, share_text
 from medvrag_core.views.grounding_view import CITATION_LABELS
+from medvrag_core.views.tables import counted
 from medvrag_core.views.trace_text import plain
 
 
@@ -20,7 +21,7 @@ def _taxonomies(report: ErrorReport) -> Iterator[str]:
     ours, paper, crossed = report.taxonomies.ours, report.taxonomies.paper, report.taxonomies.rows
     strict = {row.error_class: row.count for row in report.lost_first.rows}
     yield (
-        f"{plain(ours.system)}, profile {plain(ours.profile)}: {ours.wrong} of {ours.n} questions wrong; "
+        f"{plain(ours.system)}, profile {plain(ours.profile)}: {ours.wrong} of {counted(ours.n, 'question')} wrong; "
         "columns (i) to (iv): by the paper's definitions"
     )
     yield f"  {'':50}{'errors':>16}  {'share of the wrong':21}{'lost first':>10}" + _cells(
@@ -47,7 +48,7 @@ def _taxonomies(report: ErrorReport) -> Iterator[str]:
 
 def _flow(report: ErrorReport) -> Iterator[str]:
     flow = report.flow
-    yield f"evidence of {flow.n} questions ({flow.left_out} without labels or retrieval)"
+    yield f"evidence of {counted(flow.n, 'question')} ({flow.left_out} without labels or retrieval)"
     for row in flow.rows:
         yield (
             f"  {PLACE_LABELS[row.place]:30}{row.right.n:>6} questions, {row.right.count} right, {row.wrong} wrong, "
@@ -56,7 +57,7 @@ def _flow(report: ErrorReport) -> Iterator[str]:
 
 
 def _grounding(report: ErrorReport) -> Iterator[str]:
-    yield f"citations ({report.grounding.unanswered} questions without an answer)"
+    yield f"citations ({counted(report.grounding.unanswered, 'question')} without an answer)"
     yield "  " + " " * 14 + "".join(f"{name:24}" for name in CITATION_LABELS.values()).rstrip()
     for row in report.grounding.rows:
         shares = (share_text(getattr(row, name)) for name in CITATION_LABELS)

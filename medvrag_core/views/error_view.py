@@ -20,7 +20,7 @@ from medvrag_core.evaluation.errors.paper_taxonomy import (
 from medvrag_core.evaluation.errors.taxonomy import ERROR_CLASSES, ErrorClass, ErrorRow, ErrorTaxonomy
 from medvrag_core.evaluation.statistics.shares import Share
 from medvrag_core.records import Trace
-from medvrag_core.views.tables import HtmlTable, Number
+from medvrag_core.views.tables import HtmlTable, Number, counted
 from medvrag_core.views.theme import (
     BLUE,
     GRAY,
@@ -30,8 +30,8 @@ from medvrag_core.views.theme import (
     ROW_HEIGHT,
     SKY,
     VERMILION,
-    faint,
     interval_bars,
+    sankey,
     titled,
 )
 
@@ -255,7 +255,7 @@ def flow_table(flow: EvidenceFlow, *, caption: str = "") -> HtmlTable:
         ]
         for row in flow.rows
     ]
-    told = f"{flow.n} questions, {flow.left_out} without gold page or retrieval left out"
+    told = f"{counted(flow.n, 'question')}, {flow.left_out} without gold page or retrieval left out"
     columns = ["", "questions", "right", "wrong", "no answer", "right, with 95% interval"]
     return HtmlTable(columns, rows, caption="; ".join(filter(None, (caption, told))))
 
@@ -278,30 +278,12 @@ def flow_figure(flow: EvidenceFlow, *, caption: str = "") -> go.Figure:
         parts = {"right": row.right.count, "wrong": row.wrong, "no answer": row.unanswered}
         links += [(1 + k, place_of[name], count, _COLORS[row.place]) for name, count in parts.items() if count]
     end_colors = {"right": SKY, "wrong": VERMILION, "no answer": GRAY}
-    figure = go.Figure(
-        go.Sankey(
-            arrangement="snap",
-            node={
-                "label": [
-                    f"{flow.n} questions",
-                    *(f"{PLACE_LABELS[row.place]}: {row.right.n}" for row in rows),
-                    *(f"{name}: {count}" for name, count in shown_ends.items()),
-                ],
-                "color": [GRAY, *(_COLORS[row.place] for row in rows), *(end_colors[name] for name in shown_ends)],
-                "pad": 22,
-                "thickness": 16,
-                "line": {"width": 0},
-            },
-            link={
-                "source": [link[0] for link in links],
-                "target": [link[1] for link in links],
-                "value": [link[2] for link in links],
-                "color": [faint(link[3]) for link in links],
-                "hovertemplate": "%{value:.0f} questions<extra></extra>",
-            },
-            valueformat=".0f",
-        )
-    )
+    nodes = [
+        (counted(flow.n, "question"), GRAY),
+        *((f"{PLACE_LABELS[row.place]}: {row.right.n}", _COLORS[row.place]) for row in rows),
+        *((f"{name}: {count}", end_colors[name]) for name, count in shown_ends.items()),
+    ]
+    figure = go.Figure(sankey(nodes, links, "%{value:.0f} questions<extra></extra>", pad=22))
     return titled(figure, "Where the gold page went, and how the question ended", caption, height=420)
 
 
@@ -311,7 +293,7 @@ def _ours(row: ErrorRow, side: SideRow) -> list[object]:
 
 
 def _caption(both: BothTaxonomies, caption: str) -> str:
-    parts = [caption, f"{both.ours.wrong} of {both.ours.n} questions wrong, system {both.ours.system}"]
+    parts = [caption, f"{both.ours.wrong} of {counted(both.ours.n, 'question')} wrong, system {both.ours.system}"]
     if both.paper.unjudged:
         parts.append(f"{both.paper.unjudged} cannot be judged (no gold page, or no retrieval)")
     if both.ours.suspect_reasons:

@@ -9,7 +9,7 @@ from medvrag_core.evaluation.statistics.contrasts import Contrast
 from medvrag_core.evaluation.stopping.rounds import RoundsRow
 from medvrag_core.records import FilterDecision, Hit
 from medvrag_core.views.markup import escape
-from medvrag_core.views.theme import BLUE, GRAY, ORANGE, PURPLE, ROW_HEIGHT, SKY, VERMILION, faint, titled
+from medvrag_core.views.theme import BLUE, GRAY, ORANGE, PURPLE, ROW_HEIGHT, SKY, VERMILION, sankey, titled
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -35,27 +35,13 @@ def rounds_flow_figure(rows: Sequence[RoundsRow], *, caption: str = "") -> go.Fi
         links += [(k, right, row.correct, SKY, "right"), (k, wrong, row.n - row.correct, VERMILION, "not right")]
     links = [link for link in links if link[2]]
     hits = sum(row.correct for row in rows)
-    names = [f"Round {row.rounds}: {n}" for row, n in zip(rows, reach, strict=True)]
-    figure = go.Figure(
-        go.Sankey(
-            node={
-                "label": [*names, f"right: {hits}", f"not right: {sum(row.n for row in rows) - hits}"],
-                "color": [*(BLUE for _ in rows), SKY, VERMILION],
-                "pad": 24,
-                "thickness": 16,
-                "line": {"width": 0},
-            },
-            link={
-                "source": [link[0] for link in links],
-                "target": [link[1] for link in links],
-                "value": [link[2] for link in links],
-                "label": [link[4] for link in links],
-                "color": [faint(link[3]) for link in links],
-                "hovertemplate": "%{source.label}<br>%{value:.0f} %{label}<extra></extra>",
-            },
-            valueformat=".0f",
-        )
-    )
+    nodes = [
+        *((f"Round {row.rounds}: {n}", BLUE) for row, n in zip(rows, reach, strict=True)),
+        (f"right: {hits}", SKY),
+        (f"not right: {sum(row.n for row in rows) - hits}", VERMILION),
+    ]
+    hover = "%{source.label}<br>%{value:.0f} %{label}<extra></extra>"
+    figure = go.Figure(sankey(nodes, [link[:4] for link in links], hover, labels=[link[4] for link in links]))
     return titled(figure, "Questions from round to round", caption)
 
 

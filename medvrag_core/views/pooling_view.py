@@ -15,7 +15,7 @@ from medvrag_core.evaluation.retrieval.pooling_curve import PooledMap, PoolingCu
 from medvrag_core.views.markup import HtmlBlock, escape
 from medvrag_core.views.page_maps import PageMap, half_clear, page_maps
 from medvrag_core.views.retrieval_view import estimate_cell
-from medvrag_core.views.tables import HtmlTable, Number
+from medvrag_core.views.tables import HtmlTable, Number, counted
 from medvrag_core.views.theme import BLUE, GRAY, GREEN, ORANGE, interval_bars, titled
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def pooling_table(curve: PoolingCurve, *, caption: str = "") -> HtmlTable:
     ]
     parts = [
         caption,
-        f"{curve.questions} questions on {_pages(curve)}, exact search",
+        f"{counted(curve.questions, 'question')} on {_pages(curve)}, exact search",
         "agreement: rank correlation with the map of the same page without pooling",
     ]
     columns = ["pages", "vectors", "KB a page", "nDCG@10", "agreement of maps", "patches behind a best vector"]
@@ -96,7 +96,7 @@ def pooling_figure(curve: PoolingCurve, *, caption: str = "") -> go.Figure:
             hovertemplate="%{text}<br>%{customdata:.0f} vectors a page, nDCG@10 %{y:.3f}<extra></extra>",
         )
     figure.update_xaxes(title="vectors a page (log scale)", type="log", tickvals=[5, 10, 20, 50, 100, 200, 500, 1000])
-    figure.update_yaxes(title=f"nDCG@10, mean of {curve.questions} questions")
+    figure.update_yaxes(title=f"nDCG@10, mean of {counted(curve.questions, 'question')}")
     return titled(figure, f"Retrieval with fewer vectors, {_pages(curve)}", caption, height=440)
 
 

@@ -10,7 +10,7 @@ from medvrag_core.evaluation.retrieval.paired import PairedRetrieval
 from medvrag_core.evaluation.retrieval.stages import Stage, StageRecall
 from medvrag_core.evaluation.statistics.means import Estimate
 from medvrag_core.views.markup import escape
-from medvrag_core.views.tables import HtmlTable, Number, p_text, seconds
+from medvrag_core.views.tables import HtmlTable, Number, counted, p_text, seconds
 from medvrag_core.views.theme import BLUE, GRAY, ORANGE, ROW_HEIGHT, interval_bars, labeled_range, titled
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def stage_recall_table(report: StageRecall, *, caption: str = "") -> HtmlTable:
     parts = [
         caption,
         f"{report.system}, {'first round' if report.rounds == 'first' else 'any round'}",
-        f"{report.questions} questions with {report.gold_pages} relevant pages",
+        f"{counted(report.questions, 'question')} with {report.gold_pages} relevant pages",
         f"{report.unranked} without any ranking count as 0",
         f"{report.confidence:.0%} bootstrap intervals over questions",
         CHUNKS_COUNT if report.chunks else "",
@@ -83,7 +83,9 @@ def stage_funnel(report: StageRecall, *, caption: str = "") -> go.Figure:
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.5, -0.5], showgrid=False, zeroline=False
     )
-    figure.update_xaxes(title=f"mean of {report.questions} questions (%), with bootstrap interval", range=[0, 101])
+    figure.update_xaxes(
+        title=f"mean of {counted(report.questions, 'question')} (%), with bootstrap interval", range=[0, 101]
+    )
     return titled(
         figure, f"Gold pages stage by stage: {report.system}", caption, height=200 + ROW_HEIGHT * len(report.rows)
     )
@@ -136,7 +138,7 @@ def paired_retrieval_figure(paired: Sequence[PairedRetrieval], *, caption: str =
     )
     figure.add_vline(x=0, line={"color": GRAY, "width": 1.5}, layer="below")
     n = max((c.n for c in paired), default=0)
-    title = f"mean difference over {n} questions, with bootstrap interval"
+    title = f"mean difference over {counted(n, 'question')}, with bootstrap interval"
     figure.update_xaxes(title=title, range=labeled_range(points, least=0.2))
     figure.update_yaxes(range=[len(paired) - 0.4, -0.7], type="category")
     return titled(figure, "Paired differences between rankings", caption, height=180 + (ROW_HEIGHT + 22) * len(paired))

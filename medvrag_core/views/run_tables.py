@@ -13,7 +13,7 @@ from medvrag_core.evaluation.report import RunReport
 from medvrag_core.evaluation.retrieval.filter_loss import FilterLoss
 from medvrag_core.records import Article, FilterDecision, LedgerEntry, Summary, Trace
 from medvrag_core.settings import Profile
-from medvrag_core.views.tables import HtmlTable, Number, seconds
+from medvrag_core.views.tables import HtmlTable, Number, counted, seconds
 
 
 def profile_table(profile: Profile) -> HtmlTable:
@@ -129,7 +129,8 @@ def filter_loss_table(loss: FilterLoss, *, caption: str = "") -> HtmlTable:
     fallbacks = ", ".join(f"{reason} {count}" for reason, count in calls.fallbacks.items()) or "none"
     parts = [
         caption,
-        f"{loss.system}, {'first round' if loss.rounds == 'first' else 'any round'}, {loss.questions} questions",
+        f"{loss.system}, {'first round' if loss.rounds == 'first' else 'any round'}",
+        counted(loss.questions, "question"),
         f"{calls.calls} calls, fallbacks: {fallbacks}",
         f"{calls.repeated} ids repeated, {calls.strangers} not shown, {calls.cut} calls with a cut summary",
     ]
@@ -154,7 +155,7 @@ def traces_table(traces: Sequence[Trace]) -> HtmlTable:
         for t in traces
     ]
     columns = ["id", "question", "answered", "gold", "", "rounds", "gold pages read", "time"]
-    return HtmlTable(columns, rows, caption=f"{len(traces)} questions")
+    return HtmlTable(columns, rows, caption=counted(len(traces), "question"))
 
 
 def evidence_table(groups: Sequence[GroupRow], *, caption: str = "") -> HtmlTable:

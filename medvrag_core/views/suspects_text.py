@@ -6,6 +6,7 @@ from pathlib import Path
 
 from medvrag_core.evaluation.suspects import SuspectReport
 from medvrag_core.views.report_text import shown
+from medvrag_core.views.tables import counted
 
 _SIDE_BY_SIDE = (
     *("n", "accuracy", "accuracy_low", "accuracy_high", "chance", "unparsed_rate", "error_rate"),
@@ -21,8 +22,8 @@ def suspects_text(report: SuspectReport, run: Path) -> str:
     rows += [f"  {name:28}" + "".join(f"{shown(getattr(c, name)):>18}" for c in columns) for name in _SIDE_BY_SIDE]
     named = ", ".join(report.suspect[:20]) + (", ..." if len(report.suspect) > 20 else "")
     rows.append(
-        f"  suspect: {len(report.suspect):,} questions whose text stands in the corpus"
+        f"  suspect: {counted(len(report.suspect), 'question')} whose text stands in the corpus"
         + (f": {named}" if named else "")
     )
-    rows.append(f"  not checked: {report.unchecked:,} questions, in both columns")
+    rows.append(f"  not checked: {counted(report.unchecked, 'question')}, in both columns")
     return "\n".join([f"{run}", *rows])

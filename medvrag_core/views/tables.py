@@ -131,6 +131,15 @@ def three_digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "question"), counted(1_273, "question")
+    ('1 question', '1,273 questions')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def byte_text(size: float) -> str:
     """Bytes in units of 1,000.
 

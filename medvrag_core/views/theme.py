@@ -101,6 +101,46 @@ def faint(color: str) -> str:
     return f"rgba({red},{green},{blue},0.35)"
 
 
+def sankey(
+    nodes: Sequence[tuple[str, str]],
+    links: Sequence[tuple[int, int, int, str]],
+    hover: str,
+    *,
+    pad: int = 24,
+    labels: Sequence[str] = (),
+) -> go.Sankey:
+    """A Sankey diagram in the look of the book.
+
+    Parameters
+    ----------
+    nodes : label and color of each
+    links : numbers of two nodes, what flows between them, and a color, of which the band gets a faint one
+    hover : template of plotly for a band
+    labels : of the links, for ``hover``
+    """
+    import plotly.graph_objects as go
+
+    return go.Sankey(
+        arrangement="snap",
+        node={
+            "label": [label for label, _ in nodes],
+            "color": [color for _, color in nodes],
+            "pad": pad,
+            "thickness": 16,
+            "line": {"width": 0},
+        },
+        link={
+            "source": [link[0] for link in links],
+            "target": [link[1] for link in links],
+            "value": [link[2] for link in links],
+            "color": [faint(link[3]) for link in links],
+            "hovertemplate": hover,
+            **({"label": list(labels)} if labels else {}),
+        },
+        valueformat=".0f",
+    )
+
+
 def interval_bars(points: Sequence[tuple[float, float, float]], color: str, *, scale: float = 1) -> dict[str, Any]:
     """Error bars as plotly wants them; a point is low end, the value that is drawn, and high end.
 

@@ -57,8 +57,8 @@ def test_suspect_questions_are_left_out_of_one_report_and_stay_in_the_other(
     assert both["without"] == json.loads(rest.model_dump_json())
     text = medvrag("report", "--run", answered.root, "--suspects").out
     assert "without suspects" in text
-    assert f"suspect: 1 questions whose text stands in the corpus: {second.id}" in text
-    assert "not checked: 1 questions" in text
+    assert f"suspect: 1 question whose text stands in the corpus: {second.id}" in text
+    assert "not checked: 1 question" in text
 
 
 def test_where_every_question_is_suspect_there_is_one_report(

@@ -111,12 +111,14 @@ def test_a_run_without_a_corpus_has_no_page_for_the_card(tmp_path: Path) -> None
     assert card_picture(tmp_path / "demo") is None
 
 
-def test_the_command_takes_the_address_from_option_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_takes_the_address_from_option_or_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given: list[str] = []
 
     def build(*_: Path, address: str) -> Path:
         given.append(address)
-        return Path("index.html")
+        return tmp_path / "index.html"
 
     monkeypatch.setattr("medvrag_core.views.publishing.book.build_book", build)
     monkeypatch.delenv(ADDRESS, raising=False)

@@ -129,7 +129,7 @@ def test_the_report_reads_well_in_a_terminal() -> None:
     told = stage_report_text(stage_report([one], Profile(name="p"), labels=labels, cuts=(1,)))
     assert view.CHUNKS_COUNT not in told
     assert "\x1b" not in told
-    assert "1 questions with 1 relevant pages" in told
+    assert "1 question with 1 relevant pages" in told
     assert "0% of these pages labeled" in told and "100% of these pages labeled" in told
     assert "filter: 1 of 1 gold pages came in; kept 1" in told
     hits = tuple(Hit(page_id=f"a#p{n}#c{n}", score=1.0, rank=n) for n in (1, 2))
