@@ -10,7 +10,7 @@ from medvrag_core.evaluation.labels.judge import JudgeReport
 from medvrag_core.evaluation.retrieval.exact_overlap import ExactOverlap, SearchWay
 from medvrag_core.evaluation.retrieval.report import StageReport
 from medvrag_core.views.retrieval_view import CHUNKS_COUNT, STAGE_LABELS, estimate_text, overlap_note
-from medvrag_core.views.tables import seconds
+from medvrag_core.views.tables import counted, seconds
 from medvrag_core.views.trace_text import plain
 
 
@@ -18,7 +18,7 @@ def stage_report_text(report: StageReport) -> str:
     """Recall of every stage, then what the filter lost, then the modes of the index beside exact search."""
     found, lost = report.recall, report.filter_loss
     lines = [
-        f"{plain(found.system)}, profile {plain(found.profile)}, {found.rounds} round: {found.questions} questions "
+        f"{plain(found.system)}, profile {plain(found.profile)}, {found.rounds} round: {counted(found.questions, 'question')} "
         f"with {found.gold_pages} relevant pages ({found.without_gold} without, {found.unranked} without a ranking)",
         f"  {'':24}{'first k':>8}  {'recall':23}{'any gold':23}{'all gold':23}",
     ]
@@ -44,7 +44,7 @@ def stage_report_text(report: StageReport) -> str:
 def judge_text(report: JudgeReport, out: Path, calls: Mapping[str, int]) -> str:
     """What became of every pair, and what was paid for it."""
     lines = [
-        f"{out}: {report.pairs} pages of {report.questions} questions judged by {plain(report.model)}, "
+        f"{out}: {report.pairs} pages of {counted(report.questions, 'question')} judged by {plain(report.model)}, "
         f"prompt {report.prompt_version}",
         f"  {report.relevant} relevant, {report.not_relevant} not",
         f"  replies without a label: {_counts(report.unread)}; failed calls: {_counts(report.failed)}",
@@ -62,7 +62,7 @@ def raters_text(found: RaterComparison) -> str:
     lines = [
         f"A {plain(both.a)} ({_counts(both.labels_a)})",
         f"B {plain(both.b)} ({_counts(both.labels_b)})",
-        f"{both.pages} pages of {both.questions} questions labeled by both; {both.unclear} more unsure or unread, "
+        f"{both.pages} pages of {counted(both.questions, 'question')} labeled by both; {both.unclear} more unsure or unread, "
         f"{both.labeled_once} labeled by one alone",
         f"  both relevant {both.both_relevant}, only A {both.only_a}, only B {both.only_b}, neither {both.neither}",
         f"  they agree on {estimate_text(both.raw)}{drawn}",
