@@ -18,8 +18,8 @@ def stage_report_text(report: StageReport) -> str:
     """Recall of every stage, then what the filter lost, then the modes of the index beside exact search."""
     found, lost = report.recall, report.filter_loss
     lines = [
-        f"{plain(found.system)}, profile {plain(found.profile)}, {found.rounds} round: {counted(found.questions, 'question')} "
-        f"with {found.gold_pages} relevant pages ({found.without_gold} without, {found.unranked} without a ranking)",
+        f"{plain(found.system)}, profile {plain(found.profile)}, {found.rounds} round: "
+        f"{counted(found.questions, 'question')} with {found.gold_pages} relevant pages ({found.without_gold} without, {found.unranked} without a ranking)",
         f"  {'':24}{'first k':>8}  {'recall':23}{'any gold':23}{'all gold':23}",
     ]
     for row in found.rows:
@@ -62,8 +62,8 @@ def raters_text(found: RaterComparison) -> str:
     lines = [
         f"A {plain(both.a)} ({_counts(both.labels_a)})",
         f"B {plain(both.b)} ({_counts(both.labels_b)})",
-        f"{both.pages} pages of {counted(both.questions, 'question')} labeled by both; {both.unclear} more unsure or unread, "
-        f"{both.labeled_once} labeled by one alone",
+        f"{both.pages} pages of {counted(both.questions, 'question')} labeled by both; "
+        f"{both.unclear} more unsure or unread, {both.labeled_once} labeled by one alone",
         f"  both relevant {both.both_relevant}, only A {both.only_a}, only B {both.only_b}, neither {both.neither}",
         f"  they agree on {estimate_text(both.raw)}{drawn}",
         f"  relevant to A {estimate_text(both.prevalence_a)}, to B {estimate_text(both.prevalence_b)}",
