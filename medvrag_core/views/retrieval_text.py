@@ -19,7 +19,8 @@ def stage_report_text(report: StageReport) -> str:
     found, lost = report.recall, report.filter_loss
     lines = [
         f"{plain(found.system)}, profile {plain(found.profile)}, {found.rounds} round: "
-        f"{counted(found.questions, 'question')} with {found.gold_pages} relevant pages ({found.without_gold} without, {found.unranked} without a ranking)",
+        f"{counted(found.questions, 'question')} with {found.gold_pages} relevant pages "
+        f"({found.without_gold} without, {found.unranked} without a ranking)",
         f"  {'':24}{'first k':>8}  {'recall':23}{'any gold':23}{'all gold':23}",
     ]
     for row in found.rows:
