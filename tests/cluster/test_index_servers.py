@@ -35,12 +35,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return workspace
 
 
-def served(run: Workspace, timeout_s: float = 90.0) -> tuple[IndexServers, DividedIndex]:
-    profile = load_profile("test", {"ray.where": "auto", "ray.timeout_s": timeout_s})
+def served(
+    run: Workspace, timeout_s: float = 90.0, *, parts: int = 2, replicas: int = 1
+) -> tuple[IndexServers, DividedIndex]:
+    profile = load_profile("test", {"ray.where": "auto", "ray.timeout_s": timeout_s, "ray.replicas": replicas})
     store = VectorStore.open(run.vectors)
-    parts = divided(store, run.index, usable_manifest(store, run.index), profile.index, 2)
-    servers = IndexServers(parts, profile.ray)
-    return servers, DividedIndex(store, parts, servers.ask)
+    made = divided(store, run.index, usable_manifest(store, run.index), profile.index, parts)
+    servers = IndexServers(made, profile.ray)
+    return servers, DividedIndex(store, made, servers.ask)
 
 
 def processes(servers: IndexServers) -> list[int]:
@@ -65,6 +67,23 @@ def test_a_server_that_is_killed_comes_back_and_no_hit_differs(cluster: Any, run
         assert index.search(query(seed), 20).hits == whole.search(query(seed), 20).hits
     assert processes(servers)[0] != before[0]
     servers.close()
+
+
+def test_replicas_take_turns_and_one_answers_for_the_other(cluster: Any, run: Workspace) -> None:
+    import ray
+
+    servers, index = served(run, parts=1, replicas=2)
+    whole = open_index(VectorStore.open(run.vectors), load_profile("test").index, run.index)
+    assert [len(actors) for actors in servers.actors] == [2]
+    assert len({*processes(servers)}) == 2
+    for seed in range(4):
+        assert index.search(query(seed), 20).hits == whole.search(query(seed), 20).hits
+    ray.kill(servers.actors[0][1], no_restart=True)
+    for seed in range(4):  # Every second call is the turn of the one that is gone for good.
+        assert index.search(query(seed), 20).hits == whole.search(query(seed), 20).hits
+    ray.kill(servers.actors[0][0], no_restart=True)
+    with pytest.raises(LostPagesError, match="no server answers for 200 of 200 pages"):
+        index.search(query(0), 5)
 
 
 def test_a_part_that_nobody_can_open_any_more_fails_the_query(cluster: Any, run: Workspace, tmp_path: Path) -> None:

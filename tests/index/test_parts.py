@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_index import made_pages, made_store
+from made_index import made_pages, made_store, page_ids, page_vectors
 
+from medvrag_core.encoders.growth import add_pages
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import MismatchError, SettingsError
 from medvrag_core.index import build as index_build
+from medvrag_core.index.base import PageIndex
 from medvrag_core.index.build import delete_pages, open_index, usable_manifest, write_index
 from medvrag_core.index.parts import DividedIndex, PartOfIndex, divided
 from medvrag_core.settings import IndexSettings
@@ -112,3 +114,38 @@ def test_pages_that_are_not_told_of_count_for_the_proof(home: Path) -> None:
     assert divided_index.search(query, 1).proved
     highest = 2.0
     assert not divided_index.search(query, 1).proved
+
+
+def test_after_each_change_parts_answer_as_the_whole_and_old_ones_never_mix_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages come in small segments that are made anew as one, and are deleted; what is open stays what it was."""
+    monkeypatch.setattr(index_build, "SEGMENT_NUMBERS", 2**26)
+    monkeypatch.setattr(index_build, "MOST_SMALL", 3)
+    pages, ids, wanted = made_pages(100), page_ids(100), IndexSettings(threads=1)
+    store = made_store(tmp_path / "v", pages[:50])
+    query = pages[7][:4]
+
+    def hits(index: PageIndex) -> Any:
+        return index.search(query, 40).hits
+
+    def whole() -> Any:
+        return hits(open_index(VectorStore.open(tmp_path / "v"), wanted, tmp_path / "i"))
+
+    write_index(store, wanted, tmp_path / "i", near_duplicate=2.0, progress=False)
+    first, parts = in_parts(tmp_path, wanted, 2)
+    before = hits(first)
+    folders = {entry.folder for entry in parts[0].manifest.segments}
+    for k in range(50, 100, 10):
+        more = [page_vectors(ids[n], pages[n]) for n in range(k, k + 10)]
+        store = add_pages(tmp_path / "v", more, corpus_fingerprint=str(k))
+        write_index(store, wanted, tmp_path / "i", near_duplicate=2.0, progress=False)
+        assert hits(in_parts(tmp_path, wanted, 2)[0]) == whole()
+    delete_pages(store, tmp_path / "i", [before[0].page_id, ids[95]])
+    now, fresh = in_parts(tmp_path, wanted, 3)
+    assert hits(now) == whole() != before
+    assert before[0].page_id not in {hit.page_id for hit in hits(now)}
+    assert hits(first) == before, "what is open answers from the state that it was opened with"
+    assert folders - {entry.folder for entry in fresh[0].manifest.segments}, "small segments were made anew"
+    with pytest.raises(MismatchError):  # As a server would that is started again after the change.
+        [part.open() for part in parts]
