@@ -62,7 +62,7 @@ def time_table(sizes: Sequence[SizeOutlook]) -> HtmlTable:
         for size in sizes
         for mode in size.modes
     ]
-    columns = ["pages", "mode", "machines", "core time", "one query, at most", "95th percentile", "queries a second"]
+    columns = ["pages", "mode", "machines", "core time", "one query alone", "95th percentile", "queries a second"]
     caption = f"{_machine(sizes[0])}; codes and centroids in memory; {_SCOPE}"
     return HtmlTable([*columns, "the law is"], rows, caption=caption)
 

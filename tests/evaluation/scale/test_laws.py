@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.errors import InputError
@@ -42,6 +42,7 @@ def made_run(milliseconds: dict[int, float], name: str = "stage1-made.json") -> 
     )
 
 
+@settings(deadline=None)
 @given(fixed=st.floats(1, 50), each=st.floats(1e-5, 1e-2))
 def test_points_on_a_line_give_that_line(fixed: float, each: float) -> None:
     for law in laws([made_run({pages: fixed + each * pages for pages in (5_000, 20_000, 100_000, 350_000)})]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.errors import InputError
@@ -26,10 +26,12 @@ def test_the_papers_corpus_by_hand() -> None:
     assert (exact.machines, exact.parts, exact.beyond) == (1, 4, False)
     page = COSTS["exact_page_s"].value * (744 / 7) / 103
     assert exact.core_s == pytest.approx(COSTS["exact_fixed_s"].value + 350_000 * page)
-    assert exact.median_s == pytest.approx(COSTS["exact_fixed_s"].value + 350_000 * page / 4 + 2 * COSTS["hop_s"].value)
+    part = COSTS["exact_fixed_s"].value + 350_000 * page / 4
+    assert exact.median_s > part + 2 * COSTS["hop_s"].value, "the slowest of four"
     assert fast.core_s < exact.core_s
 
 
+@settings(deadline=None)
 @given(pages=st.integers(1, 10**8), ram=st.floats(1, 4_096), cores=st.integers(1, 256))
 def test_the_index_fits_the_machines_and_one_fewer_would_not_do(pages: int, ram: float, cores: int) -> None:
     machine = ServerMachine(cores=cores, ram_gib=ram)
@@ -45,6 +47,7 @@ def test_the_index_fits_the_machines_and_one_fewer_would_not_do(pages: int, ram:
         assert mode.beyond == (pages > 350_000)
 
 
+@settings(deadline=None)
 @given(pages=st.integers(1, 10**8), more=st.integers(1, 10**8))
 def test_more_pages_never_need_less(pages: int, more: int) -> None:
     small, large = (footprint_of(A100, n, COSTS) for n in (pages, pages + more))
@@ -75,7 +78,9 @@ def test_limits_come_nearest_first_and_hold_where_they_say() -> None:
     assert fits.codes + fits.centroids <= machine.index_bytes < (fits.codes + fits.centroids) * (1 + 2 / memory)
     second = by["a query of mode exact in a second, all cores of one machine"]
     mode = outlook(A100, round(second), COSTS, machine.model_copy(update={"ram_gib": 1e6})).modes[0]
-    assert mode.median_s - 2 * COSTS["hop_s"].value == pytest.approx(1, rel=1e-6)
+    assert mode.core_s == pytest.approx(
+        COSTS["exact_fixed_s"].value + 32 * (1 - COSTS["exact_fixed_s"].value), rel=1e-6
+    )
     assert by["memory of the process that builds the corpus"] == 256 * GIB / COSTS["ledger_page_bytes"].value
     assert all(one.why and one.way_out for one in found)
 

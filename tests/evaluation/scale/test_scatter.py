@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medvrag_core.evaluation.cost.unit_costs import shipped_costs
@@ -17,6 +17,7 @@ from medvrag_core.profiles.load import load_profile
 TIMES = st.lists(st.tuples(st.floats(0, 10), st.floats(0, 10)), min_size=1, max_size=40)
 
 
+@settings(deadline=None)
 @given(TIMES)
 def test_waiting_is_that_of_a_server_watched_job_by_job(jobs: list[tuple[float, float]]) -> None:
     arrivals = np.cumsum([gap for gap, _ in jobs])
@@ -91,7 +92,8 @@ def test_a_fleet_is_that_of_the_outlook() -> None:
     fleet = fleet_of(found, "exact", profile, costs, replicas=2, straggler=0.01)
     told = found.modes[0]
     assert (fleet.parts, fleet.replicas, fleet.straggler_factor) == (told.parts, 2, 10)
-    assert fleet.median_s + fleet.hop_s == pytest.approx(told.median_s)
+    idle = simulate(fleet.model_copy(update={"straggler": 0.0}), 0.001 * fleet.capacity, queries=10_000)
+    assert (idle.p50_s, idle.p95_s) == pytest.approx((told.median_s, told.p95_s), rel=0.03)
     plain = fleet_of(found, "exact", profile, costs)
     assert (plain.straggler, plain.straggler_factor) == (0, 1)
     half, most = at_loads(plain.model_copy(update={"parts": 4}), (0.5, 0.9), queries=2_000)
