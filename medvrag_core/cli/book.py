@@ -61,11 +61,11 @@ def book_build(
     Says what a browser loads for the heaviest pages; all are in `sizes.json` beside the site.
     """
     from medvrag_core.views.publishing.book import build_book
-    from medvrag_core.views.publishing.sizes import book_sizes, sizes_text
+    from medvrag_core.views.publishing.sizes import sizes_text
 
-    index = build_book(run_, source, out, address=address)
-    typer.echo(sizes_text(book_sizes(index.parent)))
-    typer.echo(f"open {index}")
+    built = build_book(run_, source, out, address=address)
+    typer.echo(sizes_text(built.sizes))
+    typer.echo(f"open {built.index}")
 
 
 @book.command("pdf")

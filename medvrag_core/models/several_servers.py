@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,9 +13,12 @@ from medvrag_core.models.outcomes import PASSING, CallError
 from medvrag_core.records import ReaderReply
 from medvrag_core.settings import ModelSettings
 
+REST_S = 30.0
+"""Seconds in which a server whose call failed is asked only when all others failed too; then it gets its turn again."""
+
 
 class SeveralServers(ChatModel):
-    """Each call goes to the server with the fewest under way; those whose last call failed come last.
+    """Each call goes to the server with the fewest under way; one whose last call failed comes last for a while.
 
     A call that fails through a fault of its server goes to the next one. Only when it failed at all of them does it
     count for the watch over failures.
@@ -24,6 +28,7 @@ class SeveralServers(ChatModel):
     settings : of the model; ``base_url`` and ``more_urls`` are its servers
     open_one : a model behind one server, given its settings and the limits that it is to keep
     limits : of the run; calls under way at all servers together count
+    clock : seconds
     """
 
     def __init__(
@@ -31,15 +36,16 @@ class SeveralServers(ChatModel):
         settings: ModelSettings,
         open_one: Callable[[ModelSettings, CallLimits], ChatModel],
         limits: CallLimits,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limits = limits
+        self._limits, self._clock = limits, clock
         self._models: Sequence[ChatModel] = [
             open_one(settings.model_copy(update={"base_url": url, "more_urls": ()}), _LimitsOfOne(limits))
             for url in (settings.base_url, *settings.more_urls)
         ]
         self._lock = threading.Lock()
         self._under_way = [0] * len(self._models)
-        self._failed = [False] * len(self._models)
+        self._rests_until = [0.0] * len(self._models)
 
     @property
     def fingerprint(self) -> str:
@@ -55,17 +61,17 @@ class SeveralServers(ChatModel):
                 reply = self._models[place].complete(request)
             except CallError as error:
                 tried.add(place)
-                self._give_back(place, failed=error.kind in PASSING)
+                self._give_back(place, until=self._clock() + REST_S if error.kind in PASSING else 0.0)
                 if error.kind not in PASSING:
                     raise
                 if len(tried) == len(self._models):
                     self._limits.failed(error)
                     raise
             except BaseException:
-                self._give_back(place, failed=self._failed[place])
+                self._give_back(place, until=self._rests_until[place])
                 raise
             else:
-                self._give_back(place, failed=False)
+                self._give_back(place, until=0.0)
                 return reply
 
     def count_tokens(self, text: str) -> int:
@@ -79,15 +85,15 @@ class SeveralServers(ChatModel):
 
     def _take(self, tried: set[int]) -> int:
         with self._lock:
-            left = [place for place in range(len(self._models)) if place not in tried]
-            place = min(left, key=lambda place: (self._failed[place], self._under_way[place]))
+            left, now = [place for place in range(len(self._models)) if place not in tried], self._clock()
+            place = min(left, key=lambda place: (self._rests_until[place] > now, self._under_way[place]))
             self._under_way[place] += 1
             return place
 
-    def _give_back(self, place: int, *, failed: bool) -> None:
+    def _give_back(self, place: int, *, until: float) -> None:
         with self._lock:
             self._under_way[place] -= 1
-            self._failed[place] = failed
+            self._rests_until[place] = until
 
 
 class _LimitsOfOne(CallLimits):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from medvrag_core.errors import InputError
 from medvrag_core.index.manifest import read_manifest
 from medvrag_core.runs.publish import write_text
@@ -29,5 +31,6 @@ def share_stages(workspace: Workspace, finished: Workspace) -> None:
             continue
         if own.is_symlink() or own.exists():
             raise InputError(f"run '{workspace.root}' has stages of its own", way_out="choose another run")
-        own.symlink_to(theirs.resolve(), target_is_directory=True)
+        # A relative link survives when both runs are copied or moved together.
+        own.symlink_to(os.path.relpath(theirs.resolve(), own.parent.resolve()), target_is_directory=True)
     write_text(workspace.profile, finished.profile.read_text(encoding="utf-8"))

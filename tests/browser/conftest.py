@@ -9,10 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +61,26 @@ def jupyterlab() -> Iterator[Callable[[Path], str]]:
     for process in started:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(30)
+
+
+@pytest.fixture(scope="session")
+def loopback() -> Iterator[Callable[[Path], str]]:
+    """Serves folders over http on this machine alone; gives the address of each, without a slash."""
+    started: list[ThreadingHTTPServer] = []
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    def serve(folder: Path) -> str:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        started.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield serve
+    for server in started:
+        server.shutdown()
 
 
 @pytest.fixture(scope="session")

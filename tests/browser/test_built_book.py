@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, FloatRect, Page, Route
@@ -111,22 +107,6 @@ def picture(page: Page, folder: Path, name: str) -> None:
     page.screenshot(path=str(path), type="jpeg", quality=60, full_page=True, clip=clip)
 
 
-@contextmanager
-def served(site: Path) -> Iterator[str]:
-    """The book on loopback; gives its address."""
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-
-
 def pages_of(site: Path) -> list[str]:
     """Every page with content, chapters included."""
     names = [path.relative_to(site).as_posix() for path in site.rglob("*.html")]
@@ -134,23 +114,24 @@ def pages_of(site: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", ["file", "http"])
-def test_every_page_is_whole_and_asks_for_nothing(visit: Visit, scheme: str, shots: Path) -> None:
+def test_every_page_is_whole_and_asks_for_nothing(
+    visit: Visit, scheme: str, shots: Path, loopback: Callable[[Path], str]
+) -> None:
     """No error, no request to elsewhere, every figure drawn and named, every image with its text; a picture of each."""
     names = pages_of(visit.site)
     assert "chapters/04_reasoning_loop.html" in names
     faults: dict[str, list[str]] = {}
     figures = 0
-    with served(visit.site) if scheme == "http" else nullcontext(visit.site.as_uri()) as root:
-        visit.home = root
-        for name in names:
-            page = visit.open(name)
-            page.wait_for_function(ALL_DRAWN, timeout=30_000)
-            seen = page.evaluate(FAULTS)
-            figures += seen["figures"]
-            if seen["faults"]:
-                faults[name] = seen["faults"]
-            if scheme == "file":
-                picture(page, shots / "light", name)
+    visit.home = loopback(visit.site) if scheme == "http" else ""
+    for name in names:
+        page = visit.open(name)
+        page.wait_for_function(ALL_DRAWN, timeout=30_000)
+        seen = page.evaluate(FAULTS)
+        figures += seen["figures"]
+        if seen["faults"]:
+            faults[name] = seen["faults"]
+        if scheme == "file":
+            picture(page, shots / "light", name)
     assert faults == {}
     assert figures > 0
     assert visit.requests == []

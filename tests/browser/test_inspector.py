@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +51,9 @@ def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(site: Path) -> Iterator[str]:
+def server(site: Path, loopback: Callable[[Path], str]) -> str:
     """The same site over http."""
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    served = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
-    threading.Thread(target=served.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{served.server_port}/"
-    served.shutdown()
+    return f"{loopback(site)}/"
 
 
 @dataclass

@@ -12,7 +12,7 @@ from medvrag_core.models.base import ChatModel, ChatRequest, Message
 from medvrag_core.models.limits import CallLimits
 from medvrag_core.models.openai_client import OpenAIChat
 from medvrag_core.models.outcomes import CallError, RunStopped
-from medvrag_core.models.several_servers import SeveralServers
+from medvrag_core.models.several_servers import REST_S, SeveralServers
 from medvrag_core.settings import CallSettings, ModelSettings, fingerprint
 
 CALLS = CallSettings(in_flight=4, attempts=1, pause_s=0.0, give_up_after=3)
@@ -59,6 +59,23 @@ def test_a_lost_server_costs_no_call(model: ChatModel, servers: list[Any]) -> No
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: model.complete(ask(n)), range(4, 16)))
     assert answered(servers[1]) == 16
+
+
+def test_a_server_that_comes_back_gets_calls_again(servers: list[Any]) -> None:
+    now = 100.0
+    settings = ModelSettings(base_url=servers[0].url, more_urls=(servers[1].url,), model="m", tokenizer="estimate")
+    made = SeveralServers(
+        settings, lambda one, limits: OpenAIChat(one, CALLS, limits), CallLimits(CALLS), clock=lambda: now
+    )
+    servers[0].control(faults=["503"])
+    for n in range(4):
+        made.complete(ask(n))
+    assert [answered(server) for server in servers] == [0, 4], "it failed once, and rests"
+    now += REST_S + 1
+    for n in range(4, 8):
+        made.complete(ask(n))
+    assert answered(servers[0]) == 4, "as the first of two that are idle"
+    made.close()
 
 
 def test_with_all_servers_lost_the_run_stops(model: ChatModel, servers: list[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,16 @@ from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems.answering import answer_all
 from medvrag_core.systems.resources import Resources
 from medvrag_core.systems.shared_stages import share_stages
+
+
+def test_a_copy_of_both_runs_needs_the_first_no_more(made_run: Workspace, tmp_path: Path) -> None:
+    shutil.copytree(made_run.root, tmp_path / "here" / "run")
+    share_stages(Workspace(tmp_path / "here" / "run" / "own"), Workspace(tmp_path / "here" / "run"))
+    shutil.copytree(tmp_path / "here", tmp_path / "there", symlinks=True)
+    shutil.rmtree(tmp_path / "here")
+    moved = Workspace(tmp_path / "there" / "run")
+    share_stages(Workspace(moved.root / "own"), moved)
+    assert Workspace(moved.root / "own").index.resolve() == moved.index.resolve()
 
 
 def test_it_answers_as_the_other_run_and_leaves_no_trace_there(

@@ -61,7 +61,8 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_real_prose_builds_without_a_warning_and_fetches_nothing(run: Path, tmp_path: Path) -> None:
-    index = build_book(run, BOOK, tmp_path / "out")
+    built = build_book(run, BOOK, tmp_path / "out")
+    index = built.index
     site = index.parent
     assert index.is_file()
     assert external_requests(site) == []
@@ -77,8 +78,8 @@ def test_the_real_prose_builds_without_a_warning_and_fetches_nothing(run: Path, 
     assert 'id="medvrag_core.index.base.PageIndex.search"' in (site / "_generated" / "api_index.html").read_text()
     assert "by default" in (site / "_generated" / "api_records.html").read_text()
     assert "PageIndex" in (site / "searchindex.js").read_text(), "the search finds names of the reference"
-    sizes = BookSizes.from_json((site.parent / SIZES).read_text())
-    assert {"chapters/03_filter.html", "_generated/settings.html"} <= {page.page for page in sizes.pages}
+    assert BookSizes.from_json((site.parent / SIZES).read_text()) == built.sizes
+    assert {"chapters/03_filter.html", "_generated/settings.html"} <= {page.page for page in built.sizes.pages}
     assert "Paper map" in (site / "_generated" / "paper_map.html").read_text()
     assert (site / "_static" / "plotly.min.js").stat().st_size > 1_000_000
     assert (site / "_static" / "mathjax" / "tex-chtml.js").is_file()

@@ -17,6 +17,7 @@ from medvrag_core.cli.app import app
 from medvrag_core.cli.book import ADDRESS
 from medvrag_core.corpus.showing import PagePicture
 from medvrag_core.errors import InputError
+from medvrag_core.views.publishing.book import BuiltBook
 from medvrag_core.views.publishing.offline import external_requests
 from medvrag_core.views.publishing.online import (
     CARD,
@@ -26,6 +27,7 @@ from medvrag_core.views.publishing.online import (
     site_address,
     social_card,
 )
+from medvrag_core.views.publishing.sizes import BookSizes
 
 REPO = Path(__file__).resolve().parents[2]
 HOSTILE = "&quot;&gt;&lt;img src=//evil.example/x.png&gt;"
@@ -111,14 +113,12 @@ def test_a_run_without_a_corpus_has_no_page_for_the_card(tmp_path: Path) -> None
     assert card_picture(tmp_path / "demo") is None
 
 
-def test_the_command_takes_the_address_from_option_or_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_takes_the_address_from_option_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[str] = []
 
-    def build(*_: Path, address: str) -> Path:
+    def build(*_: Path, address: str) -> BuiltBook:
         given.append(address)
-        return tmp_path / "index.html"
+        return BuiltBook(Path("index.html"), BookSizes(pages=(), site=0, files=0))
 
     monkeypatch.setattr("medvrag_core.views.publishing.book.build_book", build)
     monkeypatch.delenv(ADDRESS, raising=False)

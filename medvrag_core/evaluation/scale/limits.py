@@ -81,7 +81,7 @@ def _limits(profile: Profile, costs: UnitCosts, machine: ServerMachine) -> Itera
         pages=machine.nvme_gb * _GIGA / (a_page.disk / _MILLION),
         why=f"{a_page.disk / _MILLION / 1e3:,.0f} kB a page, page images above all",
         way_out="images in object storage: a round reads ten of them; fewer dpi (corpus.max_pixels)",
-        measured=350_000,
+        measured=20_000,
     )
     yield Limit(
         what="near-duplicates in a day of one core",

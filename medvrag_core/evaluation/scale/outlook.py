@@ -24,7 +24,7 @@ from medvrag_core.settings import Profile
 GIB = 1 << 30
 MEASURED_TO = 350_000
 """Pages of the largest collection that the laws were drawn through."""
-CALLS = {"exact": 2, "fast": 3}
+_CALLS = {"exact": 2, "fast": 3}
 """Times that all parts are asked for one query, see ``index/parts.py``."""
 
 
@@ -60,7 +60,12 @@ class Footprint(Record):
     @property
     def disk(self) -> float:
         """All that is kept."""
-        return self.images + self.vectors + self.codes + self.centroids
+        return self.images + self.index_disk
+
+    @property
+    def index_disk(self) -> float:
+        """What a search may read."""
+        return self.vectors + self.codes + self.centroids
 
 
 class ModeOutlook(Record):
@@ -68,9 +73,11 @@ class ModeOutlook(Record):
 
     Attributes
     ----------
-    machines : that hold the index in memory
+    machines : that hold the index in memory; page images lie elsewhere
     parts : one a core
     core_s : of all cores together for one query, whatever part does not depend on pages counted once
+    part_s, tail : median of one part, and its 95th percentile by it
+    hop_s : to the parts and back, all calls of a query
     median_s, p95_s : of one query alone, which waits for the slowest part; every part is taken to pay the whole of what
         does not depend on pages, and to be slow on its own account
     queries_per_s : at which the cores are busy all the time
@@ -81,6 +88,9 @@ class ModeOutlook(Record):
     machines: int
     parts: int
     core_s: float
+    part_s: float
+    tail: float
+    hop_s: float
     median_s: float
     p95_s: float
     queries_per_s: float
@@ -179,13 +189,16 @@ def _mode(
     parts = machines * machine.cores
     numbers = numbers_read(mode, page, profile)
     part, tail = core_seconds(costs, mode, pages / parts, numbers), costs[f"{mode}_tail"].value
-    hop = CALLS[mode] * costs["hop_s"].value
+    hop = _CALLS[mode] * costs["hop_s"].value
     core = core_seconds(costs, mode, pages, numbers)
     return ModeOutlook(
         mode=mode,
         machines=machines,
         parts=parts,
         core_s=core,
+        part_s=part,
+        tail=tail,
+        hop_s=hop,
         median_s=slowest(part, tail, parts, 0.5) + hop,
         p95_s=slowest(part, tail, parts, 0.95) + hop,
         queries_per_s=parts / (parts * costs[f"{mode}_fixed_s"].value + core - costs[f"{mode}_fixed_s"].value),
@@ -203,9 +216,12 @@ def slowest(median: float, tail: float, parts: int, share: float) -> float:
     >>> slowest(0.1, 1.5, 1, 0.5), round(slowest(0.1, 1.5, 1, 0.95), 6)
     (0.1, 0.15)
     """
-    normal = NormalDist()
-    spread = math.log(tail) / normal.inv_cdf(0.95)
-    return median * math.exp(spread * normal.inv_cdf(share ** (1 / parts)))
+    return median * math.exp(log_spread(tail) * NormalDist().inv_cdf(share ** (1 / parts)))
+
+
+def log_spread(tail: float) -> float:
+    """Standard deviation of the logarithm of a lognormal time, by its 95th percentile over its median."""
+    return math.log(tail) / NormalDist().inv_cdf(0.95)
 
 
 def numbers_read(mode: ScaledMode, page: PageSize, profile: Profile) -> float:
@@ -230,7 +246,9 @@ def _residences(
     vectors = page.stored_bytes * min(profile.index.rescore, pages)
     a_page, shortlist = footprint.codes / pages, min(float(profile.index.shortlist), pages)
     few = max(
-        1, math.ceil(footprint.centroids / machine.index_bytes), math.ceil(footprint.disk / (machine.nvme_gb * 1e9))
+        1,
+        math.ceil(footprint.centroids / machine.index_bytes),
+        math.ceil(footprint.index_disk / (machine.nvme_gb * 1e9)),
     )
     reads = (shortlist * a_page + vectors) / (LAW_VECTORS * LAW_WIDTH)
     yield Residence(

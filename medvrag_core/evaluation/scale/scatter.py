@@ -15,18 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from medvrag_core.evaluation.cost.run_size import page_size
-from medvrag_core.evaluation.cost.unit_costs import UnitCosts
-from medvrag_core.evaluation.scale.laws import ScaledMode, core_seconds
-from medvrag_core.evaluation.scale.outlook import CALLS, SizeOutlook, numbers_read
+from medvrag_core.evaluation.scale.laws import ScaledMode
+from medvrag_core.evaluation.scale.outlook import SizeOutlook, log_spread
 from medvrag_core.records import Record
-from medvrag_core.settings import Profile
 
 LOADS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)
 """Shares of the capacity."""
 STRAGGLER_FACTOR = 10.0
-_P95 = 1.6448536269514722
-"""95 % of the standard normal distribution lie below."""
 
 
 class Fleet(Record):
@@ -50,7 +45,7 @@ class Fleet(Record):
     @property
     def spread(self) -> float:
         """Standard deviation of the logarithm of a service time."""
-        return math.log(self.tail) / _P95
+        return log_spread(self.tail)
 
     @property
     def mean_s(self) -> float:
@@ -115,24 +110,15 @@ def at_loads(
     return tuple(simulate(fleet, load * fleet.capacity, queries=queries, seed=seed) for load in loads)
 
 
-def fleet_of(
-    found: SizeOutlook,
-    mode: ScaledMode,
-    profile: Profile,
-    costs: UnitCosts,
-    *,
-    replicas: int = 1,
-    straggler: float = 0.0,
-) -> Fleet:
-    """One part a core of the machines that hold the index; ``straggler`` of the replies take ten times as long."""
+def fleet_of(found: SizeOutlook, mode: ScaledMode, *, replicas: int = 1, straggler: float = 0.0) -> Fleet:
+    """The parts of an outlook, each so many times; ``straggler`` of the replies take ten times as long."""
     told = next(one for one in found.modes if one.mode == mode)
-    numbers = numbers_read(mode, page_size(profile, costs), profile)
     return Fleet(
         parts=told.parts,
         replicas=replicas,
-        median_s=core_seconds(costs, mode, found.pages / told.parts, numbers),
-        tail=costs[f"{mode}_tail"].value,
-        hop_s=CALLS[mode] * costs["hop_s"].value,
+        median_s=told.part_s,
+        tail=told.tail,
+        hop_s=told.hop_s,
         straggler=straggler,
         straggler_factor=STRAGGLER_FACTOR if straggler else 1.0,
     )

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from medvrag_core.errors import InputError
@@ -14,7 +15,7 @@ from medvrag_core.runs.publish import whole_folder, write_text
 from medvrag_core.views.publishing.errors import BookError
 from medvrag_core.views.publishing.offline import external_requests
 from medvrag_core.views.publishing.online import card_picture, publish_online, site_address
-from medvrag_core.views.publishing.sizes import book_sizes
+from medvrag_core.views.publishing.sizes import BookSizes, book_sizes
 from medvrag_core.views.publishing.staging import stage_book
 
 SIZES = "sizes.json"
@@ -37,8 +38,16 @@ _SIGNATURE = re.compile(r"<dl>\n((?:<dd>(?:(?!</?d[lt]\b).)*?</dd>\n?)+)</dl>", 
 _FONT_PRELOAD = re.compile(r'<link rel="preload" as="font"[^>]*>\n?')
 
 
-def build_book(run: Path, book_source: Path, out: Path, *, address: str = "") -> Path:
-    """Build the site of one run; returns the path of its first page.
+@dataclass(frozen=True)
+class BuiltBook:
+    """The first page of a site, and what its pages weigh."""
+
+    index: Path
+    sizes: BookSizes
+
+
+def build_book(run: Path, book_source: Path, out: Path, *, address: str = "") -> BuiltBook:
+    """Build the site of one run.
 
     The source folder is never written to: everything is staged in ``out/stage`` and stays there
     for reading after a failure. ``out/html`` is replaced as a whole, and only by a build that passed.
@@ -74,8 +83,9 @@ def build_book(run: Path, book_source: Path, out: Path, *, address: str = "") ->
         raise BookError(f"the book would fetch from elsewhere: {'; '.join(remote[:5])}", way_out="vendor these files")
     with whole_folder(out / "html") as target:
         shutil.copytree(built, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".buildinfo", ".doctrees"))
-    write_text(out / SIZES, book_sizes(out / "html").model_dump_json(indent=1))
-    return out / "html" / "index.html"
+    sizes = book_sizes(out / "html")
+    write_text(out / SIZES, sizes.model_dump_json(indent=1))
+    return BuiltBook(out / "html" / "index.html", sizes)
 
 
 def _jupyter_book(stage: Path) -> None:

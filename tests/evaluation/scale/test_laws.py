@@ -12,6 +12,7 @@ from medvrag_core.errors import InputError
 from medvrag_core.evaluation.cost.unit_costs import shipped_costs
 from medvrag_core.evaluation.retrieval.stage1_results import Stage1Run, read_stage1_runs
 from medvrag_core.evaluation.scale.laws import core_seconds, law_costs, laws
+from medvrag_core.evaluation.scale.outlook import MEASURED_TO
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
 
@@ -67,6 +68,7 @@ def test_two_sizes_are_too_few() -> None:
 def test_what_is_shipped_is_what_the_results_say() -> None:
     shipped, found = shipped_costs(), law_costs(laws(read_stage1_runs(RESULTS)))
     assert len(found) == 8
+    assert {law.largest for law in laws(read_stage1_runs(RESULTS))} == {MEASURED_TO}
     assert {name: shipped[name] for name in found} == found
 
 

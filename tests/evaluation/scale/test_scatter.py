@@ -89,12 +89,12 @@ def test_the_same_seed_gives_the_same() -> None:
 def test_a_fleet_is_that_of_the_outlook() -> None:
     profile, costs = load_profile("a100"), shipped_costs()
     found = outlook(profile, 10_000_000, costs, ServerMachine())
-    fleet = fleet_of(found, "exact", profile, costs, replicas=2, straggler=0.01)
+    fleet = fleet_of(found, "exact", replicas=2, straggler=0.01)
     told = found.modes[0]
     assert (fleet.parts, fleet.replicas, fleet.straggler_factor) == (told.parts, 2, 10)
     idle = simulate(fleet.model_copy(update={"straggler": 0.0}), 0.001 * fleet.capacity, queries=10_000)
     assert (idle.p50_s, idle.p95_s) == pytest.approx((told.median_s, told.p95_s), rel=0.03)
-    plain = fleet_of(found, "exact", profile, costs)
+    plain = fleet_of(found, "exact")
     assert (plain.straggler, plain.straggler_factor) == (0, 1)
     half, most = at_loads(plain.model_copy(update={"parts": 4}), (0.5, 0.9), queries=2_000)
     assert (half.load, most.load) == pytest.approx((0.5, 0.9))
