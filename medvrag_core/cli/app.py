@@ -61,6 +61,9 @@ GROUPS = {
 }
 """Verbs that have verbs of their own."""
 
+_STOPPED = 130
+"""Exit code of what Ctrl-C or SIGTERM ended."""
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 for heading, verbs in VERBS.items():
     for verb in verbs:
@@ -77,13 +80,15 @@ def main() -> None:
     logging.basicConfig(level=os.environ.get("MEDVRAG_LOG", "WARNING"), format="%(name)s: %(message)s")
     try:
         code = app(standalone_mode=False)
+        if code == _STOPPED:
+            raise KeyboardInterrupt  # Typer made this of it.
     except MedvragError as error:
         # Errors quote files and servers, which must not steer the terminal.
         typer.echo(plain(f"medvrag: {error}"), err=True)
         code = error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("medvrag: stopped; finished work is kept, the same command goes on from here", err=True)
-        code = 130
+        code = _STOPPED
     except BrokenPipeError:
         code = 0
     except Exception as error:

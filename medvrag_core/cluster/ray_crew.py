@@ -11,9 +11,10 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, redirect_stdout
+from contextlib import closing, contextmanager, redirect_stdout
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from medvrag_core.cluster.session import join, told_by
 from medvrag_core.errors import MedvragError
@@ -79,6 +80,27 @@ class RayCrew(Crew):
         finally:
             ray.kill(tries)
 
+    @contextmanager
+    def lent(self, make: Callable[[], T]) -> Iterator[T]:
+        """See :class:`Crew`; an actor, which is started anew when it is lost."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        actor = (
+            ray.remote(_Lender)
+            .options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
+            .remote(make)
+        )
+        try:
+            yield cast(T, _Borrowed(actor))
+        finally:
+            # After the calls that are under way; then it closes what it lent.
+            try:
+                ray.get(actor.close.remote())
+            finally:
+                ray.kill(actor)
+
     def workers(self, kind: Work) -> int:
         """As many as settings say, else as the cores or GPUs of the cluster hold."""
         if self.settings.workers:
@@ -135,6 +157,45 @@ class _Worker:
             return _Told(fault=fault)
         except Exception as bug:
             return _Told(fault=MedvragError(f"a worker on Ray failed: {told_by(bug)}", way_out=_WAY_OUT))
+
+
+class _Lender:
+    """What runs in the actor of something lent."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._lent = make()
+
+    def call(self, method: str, arguments: tuple[Any, ...]) -> _Told:
+        """The result or the fault of ours; Ray would wrap it."""
+        try:
+            return _Told(getattr(self._lent, method)(*arguments))
+        except MedvragError as fault:
+            return _Told(fault=fault)
+
+    def close(self) -> None:
+        """Close what was lent, if it can be closed."""
+        if hasattr(self._lent, "close"):
+            self._lent.close()
+
+
+class _Borrowed:
+    """Stands for something lent in the process of a worker."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method.startswith("_"):
+            raise AttributeError(method)  # Pickling asks for such.
+        return partial(self._call, method)
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        import ray
+
+        told: _Told = ray.get(self._actor.call.remote(method, arguments))
+        if told.fault is not None:
+            raise told.fault
+        return told.result
 
 
 class _Tries:

@@ -6,9 +6,11 @@ import atexit
 import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -60,7 +62,7 @@ def join(settings: RaySettings, cores: int) -> None:
         address = (os.environ.get("RAY_ADDRESS") or "auto") if settings.where == "auto" else settings.where
         if address != "auto":
             _require_answer(address)
-        with _silent():
+        with _silent(), _own_sigterm():
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, ValueError, RuntimeError) as error:
         raise InputError(
@@ -96,7 +98,7 @@ def _start(cores: int) -> None:
     lock = FileLock(Path(home, LOCK))
     lock.acquire()
     try:
-        with _silent():
+        with _silent(), _own_sigterm():
             ray.init(
                 address="local",
                 num_cpus=cores,
@@ -133,6 +135,15 @@ def _silent() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Ray has SIGTERM end the process at once; here it is to end as Ctrl-C does."""
+    kept = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, kept)
 
 
 def _end(home: str, lock: FileLock) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import shutil
 import threading
 from collections import Counter
@@ -29,7 +28,7 @@ from medvrag_core.corpus.summaries import summarize_pages
 from medvrag_core.errors import InputError
 from medvrag_core.records import Article, LedgerEntry, Record
 from medvrag_core.runs.crew import Crew
-from medvrag_core.runs.publish import sha256_of, whole_file, whole_folder, write_text
+from medvrag_core.runs.publish import abandoned, sha256_of, whole_file, whole_folder, write_text
 from medvrag_core.runs.stage import require_same_settings, save_settings
 from medvrag_core.settings import CorpusSettings
 
@@ -91,22 +90,11 @@ def article_folder(article_id: str) -> str:
 def _sweep(folder: Path) -> None:
     """Remove what builds that were killed left half done; a build that still runs keeps its own."""
     for part in [*folder.glob(".*.part"), *folder.glob("articles/.*.part")]:
-        owner = part.name.split(".")[-2]
-        if owner.isdecimal() and not _is_running(int(owner)):
+        if abandoned(part):
             if part.is_dir():
                 shutil.rmtree(part, ignore_errors=True)  # an orphaned renderer may still write there
             else:
                 part.unlink(missing_ok=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # of another user
-    return True
 
 
 def _render_missing(

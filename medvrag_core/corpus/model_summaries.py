@@ -7,9 +7,11 @@ stopped goes on without paying twice, and a page whose call failed has its extra
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib import resources
+from pathlib import Path
 from string import Template
 
 from tqdm import tqdm
@@ -23,6 +25,7 @@ from medvrag_core.models.outcomes import CallError, worth_asking_again
 from medvrag_core.models.reply_text import neutral, without_reasoning
 from medvrag_core.models.tokens import EstimatedTokens
 from medvrag_core.records import Page, Summary
+from medvrag_core.runs.crew import Crew
 from medvrag_core.runs.publish import write_text
 from medvrag_core.runs.side_by_side import side_by_side
 from medvrag_core.settings import CorpusSettings
@@ -31,7 +34,47 @@ SUMMARY = "summary"
 """Purpose of these calls in the call store."""
 KEY_FILE = "summaries.key"
 """Digest of all that shaped the model's summaries beside it; they are made anew where it differs."""
+PAGES_A_TIME = 64
+"""Pages that a worker of a crew describes before it tells; less would have it wait more often for its slowest call."""
 _FAILED = "failed:"
+
+
+@dataclass(frozen=True)
+class SummaryCrew:
+    """A crew, and what its workers need to begin.
+
+    Attributes
+    ----------
+    crew : what runs them
+    open_model : gives the model in a worker; it keeps its calls with the caller, see :meth:`Crew.lent`
+    at_once : pages under way side by side, all workers together; one a worker at least
+    """
+
+    crew: Crew
+    open_model: Callable[[], ChatModel]
+    at_once: int
+
+    def write(self, folder: Path, settings: CorpusSettings, pages: Sequence[Page]) -> Iterator[Summary]:
+        """Summaries of pages of the corpus in ``folder``, in any order."""
+        each = max(1, self.at_once // self.crew.workers("summarize"))
+        make = partial(SummaryWorker, folder.absolute(), settings, self.open_model, each)
+        items = [tuple(pages[start : start + PAGES_A_TIME]) for start in range(0, len(pages), PAGES_A_TIME)]
+        for made in self.crew.work(make, items, kind="summarize"):
+            yield from made
+
+
+class SummaryWorker:
+    """Describes the pages of a corpus for a crew, some at a time."""
+
+    def __init__(
+        self, folder: Path, settings: CorpusSettings, open_model: Callable[[], ChatModel], at_once: int
+    ) -> None:
+        self._writer = _Writer(CorpusStore.open(folder), settings, open_model())
+        self._at_once = at_once
+
+    def __call__(self, pages: Sequence[Page]) -> tuple[Summary, ...]:
+        """One summary a page, in any order."""
+        return tuple(summary for _, summary in side_by_side(self._writer.summary, pages, at_once=self._at_once))
 
 
 def summarize_by_model(
@@ -41,6 +84,7 @@ def summarize_by_model(
     *,
     at_once: int = 1,
     stop: Callable[[], None] = lambda: None,
+    crew: SummaryCrew | None = None,
     progress: bool = True,
 ) -> None:
     """Write the summary of every page of the store by ``model``, in at most ``summary_tokens`` words and numbers.
@@ -53,6 +97,7 @@ def summarize_by_model(
     ----------
     at_once : pages under way side by side
     stop : tells the model to begin no further call, after Ctrl-C
+    crew : writes summaries in place of threads of this process, which need not open the model then
 
     Raises
     ------
@@ -64,10 +109,14 @@ def summarize_by_model(
     if set(made) != {page.page_id for page in store.pages}:
         # Until all pages have one again, nobody takes an older set for whole.
         (store.folder / "summaries.jsonl").unlink(missing_ok=True)
-    writer = _Writer(store, settings, model)
     todo = [page for page in store.pages if page.page_id not in made]
+    if crew is not None:
+        written = crew.write(store.folder, settings, todo)
+    else:
+        writer = _Writer(store, settings, model)
+        written = (summary for _, summary in side_by_side(writer.summary, todo, at_once=at_once, stop=stop))
     with tqdm(total=len(todo), desc="summaries", unit="page", disable=None if progress else True) as bar:
-        for _, summary in side_by_side(writer.summary, todo, at_once=at_once, stop=stop):
+        for summary in written:
             made[summary.page_id] = summary
             bar.update()
     write_summaries(store.folder, (made[page.page_id] for page in store.pages))

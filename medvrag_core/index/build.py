@@ -36,7 +36,7 @@ from medvrag_core.index.page_alikeness import PairKind
 from medvrag_core.index.segments import open_segment, write_segment
 from medvrag_core.index.torch_index import on_gpu
 from medvrag_core.runs.crew import Crew
-from medvrag_core.runs.publish import whole_folder
+from medvrag_core.runs.publish import abandoned, whole_folder
 from medvrag_core.runs.verified import digests, verify
 from medvrag_core.settings import IndexSettings
 
@@ -350,5 +350,6 @@ def _remove_others(folder: Path, manifest: IndexManifest) -> None:
     """Remove what earlier builds left and this index does not need."""
     used = {entry.folder for entry in manifest.segments} | ({manifest.ann.folder} if manifest.ann else set())
     for home in folder.iterdir():
-        if home.is_dir() and home.name not in used:
+        under_way = home.name.endswith(".part") and not abandoned(home)
+        if home.is_dir() and home.name not in used and not under_way:
             shutil.rmtree(home)

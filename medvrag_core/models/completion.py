@@ -171,7 +171,7 @@ class Assembly:
         if strangers:
             raise CallError(
                 "wrong_model",
-                f"'{strangers[0][:120]}' replied where '{expected}' was asked",
+                f"{settings.base_url}: '{strangers[0][:120]}' replied where '{expected}' was asked",
                 way_out="correct 'model', or put the name that the server reports into 'reported_as'",
             )
 

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -162,7 +163,7 @@ class OpenAIChat(ChatModel):
         retrying = AsyncRetrying(
             retry=retry_if_exception(lambda error: isinstance(error, CallError) and error.kind in PASSING),
             stop=stop_after_attempt(self.calls.attempts),
-            wait=self._pause,
+            wait=partial(pause_before, self.calls),
             sleep=self._sleep,
             before_sleep=self._tell,
             reraise=True,
@@ -179,13 +180,6 @@ class OpenAIChat(ChatModel):
             )
             late.attempts = tried
             raise late from None
-
-    def _pause(self, state: RetryCallState) -> float:
-        """Doubled each time with jitter, and never shorter than the server asks for."""
-        error = state.outcome.exception() if state.outcome else None
-        asked = error.retry_after_s if isinstance(error, CallError) else 0.0
-        pause = self.calls.pause_s * 2.0 ** (state.attempt_number - 1)
-        return max(asked, min(pause, _LONGEST_PAUSE_SECONDS) * random.uniform(0.75, 1.25))
 
     def _tell(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
@@ -245,6 +239,14 @@ class OpenAIChat(ChatModel):
                 extra[name] = settings.repetition_penalty
             body["extra_body"] = extra
         return body
+
+
+def pause_before(calls: CallSettings, state: RetryCallState) -> float:
+    """Seconds before the next try: doubled each time with jitter, and never shorter than the server asks for."""
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_after_s if isinstance(error, CallError) else 0.0
+    pause = calls.pause_s * 2.0 ** (state.attempt_number - 1)
+    return max(asked, min(pause, _LONGEST_PAUSE_SECONDS) * random.uniform(0.75, 1.25))
 
 
 def model_fingerprint(settings: ModelSettings) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
-Work = Literal["render", "encode", "index"]
+Work = Literal["render", "summarize", "encode", "index"]
 """What workers do; it decides how many there are, and what each needs of a machine."""
 
 
@@ -30,6 +31,14 @@ class Crew(ABC):
         Raises
         ------
         MedvragError : that of the first item that failed, or an item cost worker after worker; what is done stays
+        """
+
+    @abstractmethod
+    @contextmanager
+    def lent(self, make: Callable[[], T]) -> Iterator[T]:
+        """What ``make`` gives, in one process on this machine, for workers to call; can be pickled, as its replies can.
+
+        It serves one call at a time, and has only methods. Errors of ours that it raises are raised where it is called.
         """
 
     @abstractmethod

@@ -5,11 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from medvrag_core.errors import InputError
+
+_HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+"""In temporary names: processes of two machines may have one number, and see one shared disk."""
+_LONG_AGO_S = 86_400.0
 
 
 @contextmanager
@@ -25,7 +31,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})", way_out="choose another place") from None
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = _temporary(path)
     try:
         yield temporary
         with temporary.open("rb+") as handle:
@@ -39,7 +45,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 def whole_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside ``path`` that replaces ``path`` when the body succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = _temporary(path)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
@@ -49,6 +55,36 @@ def whole_folder(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def abandoned(part: Path) -> bool:
+    """Whether nobody will finish a temporary file or folder.
+
+    Its process ran on this machine and is gone, or it is another machine's and nothing happened to it for a day.
+    """
+    host, _, process = part.name.split(".")[-2].rpartition("-")
+    if not process.isdecimal():
+        return False
+    if host in ("", _HOST):
+        return not _is_running(int(process))
+    try:
+        return time.time() - part.stat().st_mtime > _LONG_AGO_S
+    except FileNotFoundError:
+        return False
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{_HOST}-{os.getpid()}.part")
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # of another user
+    return True
 
 
 def write_text(path: Path, text: str) -> None:

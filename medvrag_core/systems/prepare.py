@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import yaml
 from medvrag_core.cluster.ray_crew import crew_of
 from medvrag_core.corpus.build import build_corpus
 from medvrag_core.corpus.job import RenderSettings
-from medvrag_core.corpus.model_summaries import SUMMARY, prompt_version, summarize_by_model
+from medvrag_core.corpus.model_summaries import SUMMARY, SummaryCrew, prompt_version, summarize_by_model
 from medvrag_core.corpus.screening import require_screened
 from medvrag_core.corpus.source import PageSource
 from medvrag_core.corpus.sources import page_source
@@ -28,6 +30,11 @@ from medvrag_core.index.base import PageIndex
 from medvrag_core.index.build import build_index
 from medvrag_core.index.duplicates import kinds_kept
 from medvrag_core.index.manifest import read_manifest
+from medvrag_core.models.limits import CallLimits
+from medvrag_core.models.open_chat import stored_chat
+from medvrag_core.models.store import CallStore
+from medvrag_core.models.stored_chat import StoredChat
+from medvrag_core.runs.crew import Crew
 from medvrag_core.runs.publish import write_text
 from medvrag_core.runs.stage import record_stage, require_same_settings
 from medvrag_core.runs.workspace import Workspace
@@ -116,37 +123,45 @@ def build_store(
     MismatchError : a changed prompt makes stored summaries worthless, and the settings do not accept it
     RunStopped : its server no longer works; pages and finished calls are kept
     """
+    crew = crew_of(profile)
+    build = partial(
+        build_corpus, source, folder, profile.corpus, workers=profile.processes, crew=crew, progress=progress
+    )
     if profile.corpus.summarizer == "extractive":
-        return build_corpus(
-            source, folder, profile.corpus, workers=profile.processes, crew=crew_of(profile), progress=progress
-        )
+        return build()
     if not profile.serve.summary_model.model:
         raise SettingsError(
             "corpus.summarizer is 'model', and no model is named",
             way_out="name it in serve.summary_model, or take the extractive summarizer",
         )
-    resources = Resources(calls_of, profile)
-    if not profile.calls.accept_changed_prompts:
-        refuse_changed_prompts(changed_prompts(resources.calls, {SUMMARY: prompt_version()}))
-    summarize = partial(
-        summarize_by_model,
-        model=resources.chat(profile.serve.summary_model),
-        at_once=profile.calls.in_flight,
-        stop=lambda: resources.limits.stop("stopped"),
-        progress=progress,
-    )
-    try:
-        return build_corpus(
-            source,
-            folder,
-            profile.corpus,
-            summarize=summarize,
-            workers=profile.processes,
-            crew=crew_of(profile),
-            progress=progress,
-        )
-    finally:
-        resources.close()
+    with closing(Resources(calls_of, profile)) as resources:
+        if not profile.calls.accept_changed_prompts:
+            refuse_changed_prompts(changed_prompts(resources.calls, {SUMMARY: prompt_version()}))
+        with _summary_crew(crew, calls_of, profile) as summary_crew:
+            summarize = partial(
+                summarize_by_model,
+                model=resources.chat(profile.serve.summary_model),
+                at_once=profile.calls.in_flight,
+                stop=lambda: resources.limits.stop("stopped"),
+                crew=summary_crew,
+                progress=progress,
+            )
+            return build(summarize=summarize)
+
+
+@contextmanager
+def _summary_crew(crew: Crew | None, calls_of: Workspace, profile: Profile) -> Iterator[SummaryCrew | None]:
+    """Workers that keep their calls in the store of the run, by way of the process that has it open."""
+    if crew is None:
+        yield None
+        return
+    with crew.lent(partial(CallStore, calls_of.calls.absolute())) as store:
+        open_model = partial(_summary_model, profile, store)
+        yield SummaryCrew(crew, open_model, profile.calls.in_flight)
+
+
+def _summary_model(profile: Profile, store: CallStore) -> StoredChat:
+    return stored_chat(profile.serve.summary_model, profile.calls, CallLimits(profile.calls), store)
 
 
 class CorpusPages(PageInputs):

@@ -28,7 +28,7 @@ from medvrag_core.index.text_factory import make_chunk_search
 from medvrag_core.models.base import ChatModel
 from medvrag_core.models.limits import CallLimits
 from medvrag_core.models.local_server import ServerScorer
-from medvrag_core.models.several_servers import SeveralServers
+from medvrag_core.models.open_chat import stored_chat
 from medvrag_core.models.store import CallStore
 from medvrag_core.models.stored_chat import StoredChat
 from medvrag_core.models.text_scorer import StoredScorer
@@ -220,18 +220,7 @@ class Resources:
 
     def chat(self, settings: ModelSettings) -> ChatModel:
         """A model behind the call store; its server is first looked for when a call has to be paid for."""
-
-        def open_model() -> ChatModel:
-            from medvrag_core.models.openai_client import OpenAIChat
-
-            def open_one(one: ModelSettings, limits: CallLimits) -> ChatModel:
-                return OpenAIChat(one, self.profile.calls, limits)
-
-            if settings.more_urls:
-                return SeveralServers(settings, open_one, self.limits)
-            return open_one(settings, self.limits)
-
-        model = StoredChat(settings, self.calls, self.profile.calls, open_model)
+        model = stored_chat(settings, self.profile.calls, self.limits, self.calls)
         self._models.append(model)
         return model
 

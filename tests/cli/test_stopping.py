@@ -13,10 +13,11 @@ import signal, sys, time
 if sys.argv[1] == "background":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 from medvrag_core.cli import app
-def waits(standalone_mode):
+@app.app.command()
+def waits():
     print("begun", flush=True)
     time.sleep(60)
-app.app = waits
+sys.argv = ["medvrag", "waits"]
 app.main()
 """
 

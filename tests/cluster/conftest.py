@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 REPO = Path(__file__).resolve().parents[2]
+ARTICLES, PAGES = 6, 25
 SMALL = {"object_store_memory": 80_000_000, "include_dashboard": False}
 
 
@@ -32,6 +33,22 @@ def cluster() -> Iterator[Any]:
         made.shutdown()
         os.environ.clear()
         os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def articles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six files of 25 pages, and one that is none: more than two shards."""
+    import pymupdf
+
+    folder = tmp_path_factory.mktemp("articles")
+    for number in range(ARTICLES):
+        with pymupdf.open() as document:
+            for page in range(PAGES):
+                text = f"Dose {number * PAGES + page} mg of drug {number} lowers the pressure on day {page}. " * 4
+                document.new_page(width=420, height=595).insert_textbox((40, 80, 380, 500), text, fontsize=10)
+            document.save(folder / f"article{number}.pdf")
+    (folder / "broken.pdf").write_bytes(b"no pdf at all")
+    return folder
 
 
 def started(tries: int = 3) -> Any:

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from medvrag_core.runs.crew import Crew, Work
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+_LENT: dict[int, object] = {}
+
+
+@dataclass(frozen=True)
+class Borrowed:
+    """Something lent, which pickles as a number; what it is given and replies is pickled too."""
+
+    number: int
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def call(*arguments: object) -> object:
+            given = pickle.loads(pickle.dumps(arguments))
+            return pickle.loads(pickle.dumps(getattr(_LENT[self.number], name)(*given)))
+
+        return call
 
 
 class UnkindCrew(Crew):
@@ -25,6 +47,13 @@ class UnkindCrew(Crew):
             sent = pickle.dumps(item)
             first(pickle.loads(sent))
             yield pickle.loads(pickle.dumps(second(pickle.loads(sent))))
+
+    @contextmanager
+    def lent(self, make: Callable[[], T]) -> Iterator[T]:
+        number = len(_LENT)
+        _LENT[number] = lent = pickle.loads(pickle.dumps(make))()
+        yield Borrowed(number)  # type: ignore[misc]
+        lent.close()
 
     def workers(self, kind: Work) -> int:
         return 2

@@ -6,20 +6,28 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crews import UnkindCrew
 from made_pages import HashEncoder, made_pages
 from same_files import digests_of
 
+from medvrag_core.corpus import model_summaries
 from medvrag_core.corpus.build import build_corpus
+from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.encoders.encode import encode_corpus, read_throughput
 from medvrag_core.encoders.shard_worker import ShardCrew
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import MedvragError
 from medvrag_core.index import build as index_build
 from medvrag_core.index.build import write_index
+from medvrag_core.models.outcomes import RunStopped
+from medvrag_core.models.store import CallStore
+from medvrag_core.profiles.load import load_profile
+from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import CorpusSettings, IndexSettings
+from medvrag_core.systems import prepare
 
 PAGES = 150
 QUICK = CorpusSettings(dpi=72, seconds_per_page=10)
@@ -88,3 +96,52 @@ def test_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_index(store, settings, tmp_path / "crew", near_duplicate=0.99, crew=crew, progress=False)
     assert digests_of(tmp_path / "crew") == digests_of(tmp_path / "alone")
     assert crew.asked == [("index", 3)]
+
+
+def summarized(pdfs: Path, folder: Path, url: str) -> CorpusStore:
+    values = {
+        "corpus.summarizer": "model",
+        "serve.summary_model.model": "chaos",
+        "serve.summary_model.base_url": url,
+        "serve.summary_model.tokenizer": "estimate",
+        "calls.pause_s": 0.0,
+        "calls.attempts": 1,
+    }
+    profile = load_profile("test", values)
+    return prepare.build_store(pdfs, folder, profile, calls_of=run_of(folder), progress=False)
+
+
+def run_of(folder: Path) -> Workspace:
+    return Workspace(folder.with_name(f"{folder.name}-run"))
+
+
+def test_summaries_by_a_model_whose_calls_are_kept_and_paid_for_once(
+    made_pdfs: Path, tmp_path: Path, chaos: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_summaries, "PAGES_A_TIME", 2)
+    alone = summarized(made_pdfs, tmp_path / "alone", chaos.url)
+    asked_alone = chaos.log()["finished"]
+    crew = UnkindCrew()
+    monkeypatch.setattr(prepare, "crew_of", lambda profile: crew)
+    store = summarized(made_pdfs, tmp_path / "crew", chaos.url)
+    assert digests_of(tmp_path / "crew") == digests_of(tmp_path / "alone")
+    assert crew.asked == [("render", 3), ("summarize", 3)]
+    assert chaos.log()["finished"] == {call: 2 * times for call, times in asked_alone.items()}, "none twice by the crew"
+    with CallStore(run_of(tmp_path / "crew").calls) as calls:
+        assert {call.key for call in calls.calls()} == {summary.call for summary in store.summaries.values()}
+        assert len(list(calls.token_counts())) == len({summary.text for summary in alone.summaries.values()})
+
+
+def test_a_server_that_is_lost_stops_a_crew_and_what_was_asked_stays(
+    made_pdfs: Path, tmp_path: Path, chaos_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "crew_of", lambda profile: UnkindCrew())
+    server = chaos_server()
+    server.control(faults=["", "", "401"])
+    with pytest.raises(RunStopped, match="status 401"):
+        summarized(made_pdfs, tmp_path / "c", server.url)
+    assert not (tmp_path / "c" / "summaries.jsonl").exists()
+    store = summarized(made_pdfs, tmp_path / "c", server.url)
+    assert not any(summary.flags for summary in store.summaries.values())
+    assert sorted(server.log()["finished"].values()) == [1] * len(store.pages)
+    server.close()

@@ -7,6 +7,7 @@ import shutil
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from same_files import digests_of
 
 from medvrag_core.cluster.ray_crew import RayCrew
 from medvrag_core.corpus.build import build_corpus
+from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.encoders.copies import Copies
 from medvrag_core.encoders.encode import encode_corpus
 from medvrag_core.encoders.factory import make_page_encoder
@@ -32,7 +34,6 @@ pytestmark = pytest.mark.slow
 T = TypeVar("T")
 R = TypeVar("R")
 QUICK = CorpusSettings(dpi=72, seconds_per_page=60)
-ARTICLES, PAGES = 6, 25
 
 
 class WatchedCrew(RayCrew):
@@ -58,22 +59,6 @@ class WatchedCrew(RayCrew):
 def marks(tmp_path: Path) -> Path:
     folder = tmp_path / "marks"
     folder.mkdir()
-    return folder
-
-
-@pytest.fixture(scope="module")
-def articles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six files of 25 pages, and one that is none: more than two shards."""
-    import pymupdf
-
-    folder = tmp_path_factory.mktemp("articles")
-    for number in range(ARTICLES):
-        with pymupdf.open() as document:
-            for page in range(PAGES):
-                text = f"Dose {number * PAGES + page} mg of drug {number} lowers the pressure on day {page}. " * 4
-                document.new_page(width=420, height=595).insert_textbox((40, 80, 380, 500), text, fontsize=10)
-            document.save(folder / f"article{number}.pdf")
-    (folder / "broken.pdf").write_bytes(b"no pdf at all")
     return folder
 
 
@@ -179,3 +164,12 @@ def test_a_build_on_ray_is_that_of_one_machine_although_a_node_is_lost(
     prepared(articles, tmp_path / "ray", crew)
     assert lost and not lost[0].any_processes_alive()
     assert digests_of(tmp_path / "ray") == digests_of(alone)
+
+
+def test_odd_files_have_the_same_ledger_on_ray(cluster: Any, shared_data: Path, tmp_path: Path) -> None:
+    odd = shared_data / "odd_pdfs"
+    for name, crew in (("alone", None), ("ray", RayCrew(RaySettings(where="auto"), 2))):
+        build_corpus(odd, tmp_path / name, QUICK, workers=2, crew=crew, progress=False)
+    assert digests_of(tmp_path / "ray") == digests_of(tmp_path / "alone")
+    states = Counter(entry.state for entry in CorpusStore.open(tmp_path / "ray").ledger)
+    assert states["dropped"] > 10 and states["kept"] > 10

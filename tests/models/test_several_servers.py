@@ -10,7 +10,6 @@ import pytest
 
 from medvrag_core.models.base import ChatModel, ChatRequest, Message
 from medvrag_core.models.limits import CallLimits
-from medvrag_core.models.openai_client import OpenAIChat
 from medvrag_core.models.outcomes import CallError, RunStopped
 from medvrag_core.models.several_servers import REST_S, SeveralServers
 from medvrag_core.settings import CallSettings, ModelSettings, fingerprint
@@ -33,7 +32,7 @@ def servers(chaos_server: Any) -> Iterator[list[Any]]:
 @pytest.fixture
 def model(servers: list[Any]) -> Iterator[ChatModel]:
     settings = ModelSettings(base_url=servers[0].url, more_urls=(servers[1].url,), model="m", tokenizer="estimate")
-    made = SeveralServers(settings, lambda one, limits: OpenAIChat(one, CALLS, limits), CallLimits(CALLS))
+    made = SeveralServers(settings, CALLS, CallLimits(CALLS))
     yield made
     made.close()
 
@@ -64,9 +63,7 @@ def test_a_lost_server_costs_no_call(model: ChatModel, servers: list[Any]) -> No
 def test_a_server_that_comes_back_gets_calls_again(servers: list[Any]) -> None:
     now = 100.0
     settings = ModelSettings(base_url=servers[0].url, more_urls=(servers[1].url,), model="m", tokenizer="estimate")
-    made = SeveralServers(
-        settings, lambda one, limits: OpenAIChat(one, CALLS, limits), CallLimits(CALLS), clock=lambda: now
-    )
+    made = SeveralServers(settings, CALLS, CallLimits(CALLS), clock=lambda: now)
     servers[0].control(faults=["503"])
     for n in range(4):
         made.complete(ask(n))
@@ -75,6 +72,102 @@ def test_a_server_that_comes_back_gets_calls_again(servers: list[Any]) -> None:
     for n in range(4, 8):
         made.complete(ask(n))
     assert answered(servers[0]) == 4, "as the first of two that are idle"
+    made.close()
+
+
+def several(servers: list[Any], calls: CallSettings = CALLS, timeout_s: float = 300.0, **more: Any) -> SeveralServers:
+    first, *others = (server.url for server in servers)
+    settings = ModelSettings(
+        base_url=first, more_urls=tuple(others), model="m", tokenizer="estimate", timeout_s=timeout_s
+    )
+    return SeveralServers(settings, calls, CallLimits(calls), **more)
+
+
+def test_a_server_that_hangs_holds_up_the_calls_it_has_and_no_others(servers: list[Any]) -> None:
+    made = several(servers, timeout_s=1.0)
+    servers[0].control(faults=["hang"] * 100)
+    with ThreadPoolExecutor(4) as pool:
+        replies = list(pool.map(lambda n: made.complete(ask(n)), range(12)))
+    made.close()
+    assert {reply.attempts for reply in replies} == {1, 2}
+    assert answered(servers[1]) == 12
+    assert sum(servers[0].log()["started"].values()) <= 2, "half of four calls at one time, then it rests"
+
+
+def test_after_its_rest_a_server_is_tried_with_one_call(servers: list[Any]) -> None:
+    now = 100.0
+    made = several(servers, timeout_s=1.0, clock=lambda: now)
+    servers[0].control(faults=["503"])
+    made.complete(ask("first"))
+    now += REST_S + 1
+    servers[0].control(faults=["hang"] * 100)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: made.complete(ask(n)), range(12)))
+    made.close()
+    assert sum(servers[0].log()["started"].values()) == 2, "one before its rest, one after"
+    assert answered(servers[1]) == 13
+
+
+@pytest.mark.parametrize("fault", ["429", "503", "cut", "html", "abort", "close"])
+def test_another_server_answers_at_once_where_one_has_no_time_or_no_sense(servers: list[Any], fault: str) -> None:
+    pauses: list[float] = []
+    made = several(servers, CALLS.model_copy(update={"attempts": 3, "pause_s": 9.0}), sleep=pauses.append)
+    servers[0].control(faults=[fault])
+    reply = made.complete(ask("x"))
+    made.close()
+    assert (reply.attempts, pauses) == (2, [])
+
+
+def test_where_all_want_a_pause_the_shortest_is_made_and_all_are_asked_again(httpserver: Any) -> None:
+    for place, seconds in (("a", "9"), ("b", "7")):
+        httpserver.expect_ordered_request(f"/{place}/v1/chat/completions").respond_with_data(
+            "busy", status=429, headers={"Retry-After": seconds}
+        )
+    httpserver.expect_ordered_request("/b/v1/chat/completions").respond_with_data("no", status=400)
+    settings = ModelSettings(
+        base_url=httpserver.url_for("/a/v1"), more_urls=(httpserver.url_for("/b/v1"),), model="m", tokenizer="estimate"
+    )
+    calls = CALLS.model_copy(update={"attempts": 3})
+    now, pauses = [0.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        now[0] += seconds
+
+    made = SeveralServers(settings, calls, CallLimits(calls), clock=lambda: now[0], sleep=sleep)
+    with pytest.raises(CallError, match="status 400") as failed:
+        made.complete(ask("x"))
+    made.close()
+    assert (pauses, failed.value.attempts) == ([7.0], 3)
+
+
+def test_a_call_that_failed_everywhere_is_tried_everywhere_again_and_counts_once(servers: list[Any]) -> None:
+    calls = CALLS.model_copy(update={"attempts": 2, "give_up_after": 2})
+    made = several(servers, calls)
+    for server in servers:
+        server.control(faults=["500", "500"])
+    with pytest.raises(CallError) as failed:
+        made.complete(ask("x"))
+    assert failed.value.attempts == 4
+    made.complete(ask("x"))
+    made.close()
+
+
+def test_a_server_of_another_model_stops_the_run_and_is_named(servers: list[Any]) -> None:
+    made = several(servers)
+    servers[0].control(faults=["503"])
+    servers[1].control(faults=["wrong_model"])
+    with pytest.raises(RunStopped, match=f"{servers[1].url}.*another-model"):
+        made.complete(ask("x"))
+    made.close()
+
+
+def test_tokens_are_counted_by_whoever_is_there(servers: list[Any]) -> None:
+    settings = ModelSettings(base_url=servers[0].url, more_urls=(servers[1].url,), model="m", tokenizer="server")
+    made = SeveralServers(settings, CALLS, CallLimits(CALLS))
+    assert made.count_tokens("two words") == 4
+    servers[0].close()
+    assert made.count_tokens("now three words") == 6
     made.close()
 
 

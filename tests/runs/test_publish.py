@@ -12,7 +12,7 @@ import pytest
 from medvrag_core.errors import InputError, MismatchError, NotBuiltError
 from medvrag_core.records import RunRecord
 from medvrag_core.runs.lock import only_writer
-from medvrag_core.runs.publish import sha256_of, whole_file, whole_folder, write_text
+from medvrag_core.runs.publish import abandoned, sha256_of, whole_file, whole_folder, write_text
 from medvrag_core.runs.stage import read_stage, record_stage, require_same_settings, save_settings
 from medvrag_core.runs.workspace import open_run
 from medvrag_core.settings import LoopSettings
@@ -47,6 +47,32 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         with whole_folder(path) as fresh:
             (fresh / "x").write_text(text)
         assert (path / "x").read_text() == text
+
+
+def test_what_a_process_has_under_way_is_abandoned_when_it_is_gone(tmp_path: Path) -> None:
+    code = "import os, sys, pathlib; from medvrag_core.runs.publish import whole_folder\n"
+    code += "with whole_folder(pathlib.Path(sys.argv[1])): os._exit(0)"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "f")], check=True)
+    (left,) = tmp_path.iterdir()
+    assert abandoned(left)
+    with whole_folder(tmp_path / "g") as mine:
+        assert not abandoned(mine)
+    assert not abandoned(tmp_path / ".f.draft.part"), "nothing of ours is named so"
+
+
+def test_another_machine_with_the_same_process_number_gets_in_nobodys_way(tmp_path: Path) -> None:
+    code = "import socket, sys, os; socket.gethostname = lambda: 'another'; os.getpid = lambda: int(sys.argv[2])\n"
+    code += "import pathlib; from medvrag_core.runs.publish import whole_folder\n"
+    code += "with whole_folder(pathlib.Path(sys.argv[1])): os._exit(0)"
+    path = tmp_path / "f"
+    with whole_folder(path) as mine:
+        (mine / "x").write_text("mine")
+        subprocess.run([sys.executable, "-c", code, str(path), str(os.getpid())], check=True)
+    assert (path / "x").read_text() == "mine"
+    (theirs,) = tmp_path.glob(".*")
+    assert not abandoned(theirs), "whether it lives cannot be seen from here"
+    os.utime(theirs, (0, 0))
+    assert abandoned(theirs)
 
 
 @pytest.mark.slow
