@@ -16,7 +16,7 @@ from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.index.build import build_index, open_index
 from medvrag_core.index.coded_pages import CodedPages
 from medvrag_core.index.manifest import read_manifest
-from medvrag_core.index.segments import open_segment
+from medvrag_core.index.segments import open_segments
 from medvrag_core.index.tune import Tuning, tune
 from medvrag_core.settings import IndexSettings
 
@@ -163,7 +163,7 @@ class OursKernel(OursExact):
 
     def open(self, rows: Halves, offsets: Offsets) -> None:
         """See :class:`Engine`."""
-        segments = [open_segment(self._home / entry.folder) for entry in read_manifest(self._home).segments]
+        segments = open_segments([self._home / entry.folder for entry in read_manifest(self._home).segments])
         self._coded = CodedPages(segments, threads=self.threads)
         self._offsets, self._every = offsets, np.arange(len(offsets) - 1)
 

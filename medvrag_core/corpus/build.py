@@ -17,7 +17,7 @@ from urllib.parse import quote
 from tqdm import tqdm
 
 from medvrag_core.corpus.job import BLANK, ArticleOutcome, RenderedPage, RenderSettings, StoredPage
-from medvrag_core.corpus.ledger_table import ledger_rows, write_ledger_table
+from medvrag_core.corpus.ledger_table import each_ledger_row, write_ledger_table
 from medvrag_core.corpus.licences import settled_article
 from medvrag_core.corpus.render import StoppedError, render_document
 from medvrag_core.corpus.renderers import Renderers
@@ -215,7 +215,7 @@ def publish_index(
     ``pages`` are gone through more than once, and never held all at a time. Raises InputError when there is none.
     """
     _write_lines(folder / "ledger.jsonl", ledger)
-    write_ledger_table(folder, ledger_rows(articles, (page.page for page in pages), ledger))
+    write_ledger_table(folder, each_ledger_row(articles, (page.page for page in pages), ledger))
     if next(iter(pages), None) is None:
         raise InputError(
             f"no usable page in {len({entry.file for entry in ledger})} files",

@@ -6,7 +6,8 @@ it once: ``ledger.parquet`` has one row a file and one a page, and any tool that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 NAME = "ledger.parquet"
 KEPT_FILE = "rendered"
 """Reason of a file that has pages in the corpus."""
+ROWS_AT_ONCE = 65_536
+"""In memory while the table is written."""
 NO_PAGE = "no_usable_page"
 """Reason of a file whose pages were left out for several reasons, or that none is told of."""
 _HOW = {"pdf": "text_layer", "ocr": "ocr", "none": "no_text"}
@@ -77,7 +80,7 @@ class _Kept(NamedTuple):
         return cls(page.article_id, page.text_source, words, page.image_width, page.image_height, page.dpi)
 
 
-def ledger_rows(articles: Sequence[Article], pages: Iterable[Page], entries: Sequence[LedgerEntry]) -> list[LedgerRow]:
+def ledger_rows(articles: Sequence[Article], pages: Iterable[Page], entries: Iterable[LedgerEntry]) -> list[LedgerRow]:
     """The table of a corpus, sorted by file and page, whatever the order of the entries.
 
     Parameters
@@ -85,6 +88,13 @@ def ledger_rows(articles: Sequence[Article], pages: Iterable[Page], entries: Seq
     articles, pages : what is in the corpus
     entries : its ledger, dropped articles and pages included
     """
+    return list(each_ledger_row(articles, pages, entries))
+
+
+def each_ledger_row(
+    articles: Sequence[Article], pages: Iterable[Page], entries: Iterable[LedgerEntry]
+) -> Iterator[LedgerRow]:
+    """The same, one file after another; memory holds what was told, and no rows."""
     kept = {page.page_id: _Kept.of(page) for page in pages}
     of_file = {article.article_id: article.file for article in articles}
     told: dict[str, dict[str, list[LedgerEntry]]] = {}
@@ -93,24 +103,26 @@ def ledger_rows(articles: Sequence[Article], pages: Iterable[Page], entries: Seq
     for page_id, page in kept.items():
         told.setdefault(of_file[page.article_id], {}).setdefault(page_id, [])
     of_article = {article.file: article for article in articles}
-    rows = []
     for file, by_page in sorted(told.items()):
         own = by_page.pop("", [])
         inner = sorted((_page_row(file, i, kept.get(i), said, own) for i, said in by_page.items()), key=_number)
-        rows += [_file_row(file, of_article.get(file), inner, own), *inner]
-    return rows
+        yield _file_row(file, of_article.get(file), inner, own)
+        yield from inner
 
 
-def write_ledger_table(folder: Path, rows: Sequence[LedgerRow]) -> Path:
+def write_ledger_table(folder: Path, rows: Iterable[LedgerRow]) -> Path:
     """Publish ``folder/ledger.parquet``; the same rows give the same bytes with the same version of pyarrow."""
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-    columns = {name: [getattr(row, name) for row in rows] for name in LedgerRow.model_fields}
-    table = pa.Table.from_pydict(columns, schema=_schema())
-    path = folder / NAME
-    with whole_file(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+    path, left = folder / NAME, iter(rows)
+    with (
+        whole_file(path) as temporary,
+        pq.ParquetWriter(temporary, _schema(), compression="zstd") as writer,
+    ):
+        while group := list(islice(left, ROWS_AT_ONCE)):
+            columns = {name: [getattr(row, name) for row in group] for name in LedgerRow.model_fields}
+            writer.write_table(pa.Table.from_pydict(columns, schema=_schema()))
     return path
 
 

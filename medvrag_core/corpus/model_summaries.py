@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -54,11 +54,11 @@ class SummaryCrew:
     open_model: Callable[[], ChatModel]
     at_once: int
 
-    def write(self, folder: Path, settings: CorpusSettings, pages: Sequence[Page]) -> Iterator[Summary]:
-        """Summaries of pages of the corpus in ``folder``, in any order."""
+    def write(self, folder: Path, settings: CorpusSettings, places: Sequence[int]) -> Iterator[Summary]:
+        """Summaries of pages of the corpus in ``folder``, told by their places, in any order."""
         each = max(1, self.at_once // self.crew.workers("summarize"))
         make = partial(SummaryWorker, folder.absolute(), settings, self.open_model, each)
-        items = [tuple(pages[start : start + PAGES_A_TIME]) for start in range(0, len(pages), PAGES_A_TIME)]
+        items = [tuple(places[start : start + PAGES_A_TIME]) for start in range(0, len(places), PAGES_A_TIME)]
         for made in self.crew.work(make, items, kind="summarize"):
             yield from made
 
@@ -72,9 +72,9 @@ class SummaryWorker:
         self._writer = _Writer(CorpusStore.open(folder), settings, open_model())
         self._at_once = at_once
 
-    def __call__(self, pages: Sequence[Page]) -> tuple[Summary, ...]:
+    def __call__(self, places: Sequence[int]) -> tuple[Summary, ...]:
         """One summary a page, in any order."""
-        return tuple(summary for _, summary in side_by_side(self._writer.summary, pages, at_once=self._at_once))
+        return tuple(summary for _, summary in side_by_side(self._writer.summary, places, at_once=self._at_once))
 
 
 def summarize_by_model(
@@ -109,7 +109,7 @@ def summarize_by_model(
     if set(made) != {page.page_id for page in store.pages}:
         # Until all pages have one again, nobody takes an older set for whole.
         (store.folder / "summaries.jsonl").unlink(missing_ok=True)
-    todo = [page for page in store.pages if page.page_id not in made]
+    todo = [place for place, page in enumerate(store.pages) if page.page_id not in made]
     if crew is not None:
         written = crew.write(store.folder, settings, todo)
     else:
@@ -131,14 +131,17 @@ def prompt_version() -> str:
 class _Writer:
     def __init__(self, store: CorpusStore, settings: CorpusSettings, model: ChatModel) -> None:
         self.store, self.limit, self.model = store, settings.summary_tokens, model
-        self._extracts = Extracts(store, self.limit)
         self._titles = {article.article_id: article.title for article in store.articles}
 
-    def summary(self, page: Page) -> Summary:
+    @cached_property
+    def _extracts(self) -> Extracts:
+        return Extracts(self.store, self.limit)  # Goes through all pages, and most builds need none.
+
+    def summary(self, place: int) -> Summary:
         """One page; safe to call from several threads."""
-        settings = self.model.settings
+        page, settings = self.store.pages[place], self.model.settings
         try:
-            image = sized(self.store.image_path(page.page_id), settings.max_pixels, settings.min_pixels)
+            image = sized(self.store.folder / page.image, settings.max_pixels, settings.min_pixels)
         except ValueError:
             return self._extract(page, "too_narrow", "")
         try:

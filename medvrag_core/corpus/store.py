@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TypeVar
-
+from medvrag_core.corpus.records_file import KeyedRecords, RecordsFile
 from medvrag_core.corpus.showing import PagePicture, picture_of
 from medvrag_core.errors import InputError, NotBuiltError
 from medvrag_core.records import Article, LedgerEntry, Page, PageLayout, Record, Summary
 
-_R = TypeVar("_R", bound=Record)
 _ARTICLES_IN_MEMORY = 8
 
 
@@ -46,32 +44,29 @@ class CorpusStore:
         return cls(folder, CorpusManifest.from_json(path.read_bytes(), source=str(path)))
 
     @cached_property
-    def articles(self) -> tuple[Article, ...]:
+    def articles(self) -> Sequence[Article]:
         """Articles with at least one page."""
-        return _read(self.folder / "articles.jsonl", Article)
+        return RecordsFile(self.folder / "articles.jsonl", Article)
 
     @cached_property
-    def pages(self) -> tuple[Page, ...]:
-        """All pages."""
-        return _read(self.folder / "pages.jsonl", Page)
-
-    def each_page(self) -> Iterator[Page]:
-        """The same pages one after another, read anew and not kept."""
-        return _each(self.folder / "pages.jsonl", Page)
+    def pages(self) -> RecordsFile[Page]:
+        """All pages, each read when it is asked for."""
+        return RecordsFile(self.folder / "pages.jsonl", Page)
 
     @cached_property
-    def ledger(self) -> tuple[LedgerEntry, ...]:
+    def ledger(self) -> Sequence[LedgerEntry]:
         """What became of every file and page of the source."""
-        return _read(self.folder / "ledger.jsonl", LedgerEntry)
+        return RecordsFile(self.folder / "ledger.jsonl", LedgerEntry)
 
     @cached_property
-    def summaries(self) -> dict[str, Summary]:
+    def summaries(self) -> Mapping[str, Summary]:
         """Summaries by page id."""
-        return {summary.page_id: summary for summary in _read(self.folder / "summaries.jsonl", Summary)}
+        records = RecordsFile(self.folder / "summaries.jsonl", Summary)
+        return KeyedRecords(records, lambda summary: summary.page_id)
 
     @cached_property
-    def _by_id(self) -> dict[str, Page]:
-        return {page.page_id: page for page in self.pages}
+    def _by_id(self) -> Mapping[str, Page]:
+        return KeyedRecords(self.pages, lambda page: page.page_id)
 
     @cached_property
     def _articles_by_id(self) -> dict[str, Article]:
@@ -79,9 +74,10 @@ class CorpusStore:
 
     def page(self, page_id: str) -> Page:
         """One page; raises InputError for an id that the corpus does not have."""
-        if page_id not in self._by_id:
+        page = self._by_id.get(page_id)
+        if page is None:
             raise InputError(f"page '{page_id}' is not in this corpus", way_out="page ids look like 'PMC5502154#p6'")
-        return self._by_id[page_id]
+        return page
 
     def image_path(self, page_id: str) -> Path:
         """Path of the page image."""
@@ -105,14 +101,3 @@ class CorpusStore:
         with gzip.open(path, "rb") as handle:
             layouts = [PageLayout.from_json(line, source=str(path)) for line in handle]
         return {layout.page_id: layout for layout in layouts}
-
-
-def _read(path: Path, record: type[_R]) -> tuple[_R, ...]:
-    return tuple(_each(path, record))
-
-
-def _each(path: Path, record: type[_R]) -> Iterator[_R]:
-    if not path.is_file():
-        raise NotBuiltError(f"{path}: is missing", way_out="build the corpus again; finished articles are kept")
-    with path.open("rb") as handle:
-        yield from (record.from_json(line, source=str(path)) for line in handle)

@@ -38,7 +38,7 @@ class Extracts:
         self._store, self._limit, self._tokens = store, limit, EstimatedTokens()
         frequency: Counter[str] = Counter()
         pages = 0
-        for page in store.each_page():
+        for page in store.pages:
             frequency.update(set(_terms(page.text)))
             pages += 1
         self._rarity = {term: math.log(1 + pages / count) for term, count in frequency.items()}
@@ -54,7 +54,7 @@ class Extracts:
 def summarize_pages(store: CorpusStore, settings: CorpusSettings) -> None:
     """Write the extract of every page of the store, deterministically."""
     extracts = Extracts(store, settings.summary_tokens)
-    write_summaries(store.folder, map(extracts.of, store.each_page()))
+    write_summaries(store.folder, map(extracts.of, store.pages))
 
 
 def write_summaries(folder: Path, summaries: Iterable[Summary]) -> None:

@@ -33,7 +33,7 @@ from medvrag_core.index.manifest import (
     write_manifest,
 )
 from medvrag_core.index.page_alikeness import PairKind
-from medvrag_core.index.segments import open_segment, write_segment
+from medvrag_core.index.segments import open_segments, write_segment
 from medvrag_core.index.torch_index import on_gpu
 from medvrag_core.runs.crew import Crew
 from medvrag_core.runs.publish import abandoned, whole_folder
@@ -177,7 +177,7 @@ def open_index(
     places = findable(store, manifest)
     if settings.mode == "exact" and (there := on_gpu(store, places, settings)) is not None:
         return there
-    segments = [open_segment(folder / entry.folder) for entry in manifest.segments]
+    segments = open_segments([folder / entry.folder for entry in manifest.segments])
     pages = IndexedPages(
         store.page_ids,
         CodedPages(segments, backward=settings.backward_weight, threads=settings.threads),
@@ -296,7 +296,7 @@ def _make_ann(settings: IndexSettings, folder: Path, manifest: IndexManifest) ->
     """The ANN that mode ``paper`` searches, unless it is there, or quickly made whenever the index is opened."""
     if settings.mode != "paper":
         return manifest.ann
-    segments = [open_segment(folder / entry.folder) for entry in manifest.segments]
+    segments = open_segments([folder / entry.folder for entry in manifest.segments])
     centroids = Centroids.of(segments, manifest.encoder.dim).vectors
     kind = ann_kind(len(centroids), settings)
     if kind == "flat" or _is_ann_of(manifest.ann, kind, settings, manifest):

@@ -25,7 +25,7 @@ from medvrag_core.index.coded_pages import CodedPages, Places, Scores
 from medvrag_core.index.kernels.vector_scores import vector_scores
 from medvrag_core.index.manifest import IndexManifest, way_out
 from medvrag_core.index.ranking import best_places, check_query, ranked_hits
-from medvrag_core.index.segments import open_segment
+from medvrag_core.index.segments import open_segments
 from medvrag_core.records import SearchResult, StageTime
 from medvrag_core.runs.verified import files_of, verify
 from medvrag_core.settings import IndexSettings
@@ -88,7 +88,7 @@ class OpenPart:
         verify(part.index, files_of(entries), way_out=way_out(part.index))
         self._store = VectorStore.open(part.vectors)
         self._coded = CodedPages(
-            [open_segment(part.index / entry.folder) for entry in entries],
+            open_segments([part.index / entry.folder for entry in entries]),
             backward=part.settings.backward_weight,
             threads=part.settings.threads,
         )

@@ -6,6 +6,7 @@ lie. Its large files are mapped into memory, not read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from numpy.typing import NDArray
 from medvrag_core.index.centroids import page_centroids
 from medvrag_core.index.kernels.codes import GROUP, ZERO, PageCodes, TileCodes, block_starts, page_codes, tile_codes
 from medvrag_core.index.kernels.text import LANES
+from medvrag_core.runs.open_files import allow_open_files
 
 _CODES, _CENTROIDS, _PAGES = "codes.npy", "centroids.npy", "pages.npz"
+_MAPPED = 2
+"""Files of a segment that stay open."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,16 @@ def segment_bytes(vectors: float, width: int, centroids: int) -> float:
     return (-(-vectors // LANES) * LANES + centroids) * -(-width // GROUP) * GROUP
 
 
-def open_segment(folder: Path) -> Segment:
-    """A published segment; whoever opens it has checked its digests."""
+def open_segments(folders: Sequence[Path]) -> list[Segment]:
+    """Published segments, whose codes and centroids stay on the disk; whoever opens them has checked their digests.
+
+    Raises MedvragError where the system lets a process hold too few files open.
+    """
+    allow_open_files(len(folders) * _MAPPED)
+    return [_open_segment(folder) for folder in folders]
+
+
+def _open_segment(folder: Path) -> Segment:
 
     def mapped(name: str) -> NDArray[Any]:
         # As a plain array: cutting a piece out of a np.memmap takes many times as long.

@@ -19,7 +19,7 @@ from medvrag_core.index.coarse_to_fine import Centroids, CoarseToFineIndex, make
 from medvrag_core.index.coded_index import IndexedPages
 from medvrag_core.index.coded_pages import CodedPages
 from medvrag_core.index.maxsim import gather_pages
-from medvrag_core.index.segments import open_segment, write_segment
+from medvrag_core.index.segments import open_segments, write_segment
 from medvrag_core.records import PageVectors
 from medvrag_core.settings import IndexSettings, Storage
 
@@ -55,7 +55,7 @@ def indexed(pages: Sequence[np.ndarray], folder: Path, settings: IndexSettings, 
         home = folder / str(number)
         home.mkdir(parents=True)
         write_segment(home, *flat(part), settings.centroids)
-        segments.append(open_segment(home))
+        segments += open_segments([home])
 
     def read(places: np.ndarray) -> tuple[Stored, np.ndarray]:
         rows, inner = gather_pages(vectors, offsets, places)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from made_index import made_pages, made_store, page_ids, page_vectors
 
 from medvrag_core.encoders.growth import add_pages
+from medvrag_core.encoders.manifest import SHARD_PAGES
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import InputError, MedvragError, MismatchError, NotBuiltError
 from medvrag_core.index import build
@@ -313,3 +316,30 @@ def test_storages_agree_on_what_is_stored(tmp_path: Path) -> None:
         assert hit.score == pytest.approx(
             float((pages[7] @ own.T).max(axis=1).mean() + (pages[7] @ own.T).max(axis=0).mean()), abs=1e-5
         )
+
+
+OPENS_TWICE = """
+import resource, sys
+from pathlib import Path
+from medvrag_core.encoders.vectors import VectorStore
+from medvrag_core.index.build import open_index
+from medvrag_core.settings import IndexSettings
+
+def opened():
+    return open_index(VectorStore.open(Path(sys.argv[1])), IndexSettings(), Path(sys.argv[2]))
+
+opened()  # Whatever else needs files has had them.
+resource.setrlimit(resource.RLIMIT_NOFILE, (70, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+index = opened()
+print(len(list(Path("/proc/self/fd").iterdir())))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not list open files")
+def test_an_index_has_more_segments_than_a_process_may_first_open_files(tmp_path: Path) -> None:
+    store = made_store(tmp_path / "v", made_pages(40 * SHARD_PAGES))
+    made(store, tmp_path / "i")
+    command = [sys.executable, "-c", OPENS_TWICE, str(tmp_path / "v"), str(tmp_path / "i")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 80
