@@ -1,4 +1,4 @@
-"""What a process holds of a corpus: the one that builds it, one that reads a few pages, one that looks pages up by id.
+"""What a process holds of a corpus: one that builds it, reads page after page, looks pages up, or opens the vectors.
 
     python benchmarks/corpus_memory.py --json benchmarks/results/corpus_memory.json
 
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,11 @@ from medvrag_core.corpus.build import article_folder, build_corpus, write_pages
 from medvrag_core.corpus.job import ArticleOutcome, RenderedPage
 from medvrag_core.corpus.store import CorpusStore
 from medvrag_core.corpus.summaries import write_summaries
+from medvrag_core.encoders.identity import EncoderIdentity
+from medvrag_core.encoders.manifest import SHARD_PAGES, ShardEntry, VectorManifest, manifest_path, shard_folder
 from medvrag_core.records import Article, LedgerEntry, Page, PageLayout, Summary
 from medvrag_core.runs.publish import sha256_of
+from medvrag_core.runs.sealed import read_sealed, write_sealed
 from medvrag_core.settings import CorpusSettings
 
 EACH = 20
@@ -40,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pages", type=int, nargs=2, default=(20_000, 100_000))
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--measure", choices=("build", "places", "ids"), help=argparse.SUPPRESS)
+    parser.add_argument("--measure", choices=("build", "places", "ids", "manifest"), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
@@ -79,10 +82,18 @@ def build(folder: Path) -> int:
     def summarize(store: CorpusStore, _: CorpusSettings) -> None:
         write_summaries(store.folder, (Summary(page_id=p.page_id, text=SUMMARY, method="made") for p in store.pages))
 
+    most, done = [private()], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.01):
+            most[0] = max(most[0], private())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     build_corpus(folder / "pdfs", folder / "corpus", CorpusSettings(), summarize=summarize, progress=False)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-    mapped = sum((folder / "corpus" / name).stat().st_size for name in ("pages.jsonl", "summaries.jsonl"))
-    return peak - mapped
+    done.set()
+    watcher.join()
+    return most[0]
 
 
 def places(folder: Path) -> int:
@@ -101,7 +112,17 @@ def ids(folder: Path) -> int:
     return private()
 
 
-MEASURES = {"build": build, "places": places, "ids": ids}
+def manifest(folder: Path) -> int:
+    """A process that opens the manifest of page vectors, which has an entry for every 64 pages."""
+    import medvrag_core.encoders.vectors  # noqa: F401 - what opens a store has it in memory already
+
+    before = private()
+    vectors = read_sealed(manifest_path(folder / "vectors"), VectorManifest, way_out="")
+    assert vectors is not None and len(vectors.shards) == -(-vectors.pages // SHARD_PAGES)
+    return private() - before
+
+
+MEASURES = {"build": build, "places": places, "ids": ids, "manifest": manifest}
 
 
 def private() -> int:
@@ -115,6 +136,7 @@ def private() -> int:
 def make(folder: Path, pages: int) -> None:
     """Articles as a renderer leaves them, and files that stand for their PDFs."""
     (folder / "pdfs").mkdir(parents=True)
+    make_manifest(folder / "vectors", pages)
     for number in range(pages // EACH):
         name = f"PMC{number:07}"
         file = folder / "pdfs" / f"{name}.pdf"
@@ -139,6 +161,19 @@ def make(folder: Path, pages: int) -> None:
             ),
         )
         (home / "outcome.json").write_text(outcome.to_json(), encoding="utf-8")
+
+
+def make_manifest(folder: Path, pages: int) -> None:
+    """The manifest of vectors that are not there."""
+    identity = EncoderIdentity(encoder="made", version=1, model="made", revision="", dim=128)
+    files = {name: f"{number:064x}" for number, name in enumerate(("pages.npz", "scales.npy", "vectors.npy"))}
+    shards = tuple(
+        ShardEntry(folder=shard_folder(folder, number).name, files=files, pages=min(SHARD_PAGES, pages - start))
+        for number, start in enumerate(range(0, pages, SHARD_PAGES))
+    )
+    told = VectorManifest(encoder=identity, state={}, corpus="made", pages=pages, storage="int8", shards=shards)
+    folder.mkdir(parents=True)
+    write_sealed(manifest_path(folder), told)
 
 
 def page(article: str, number: int) -> RenderedPage:

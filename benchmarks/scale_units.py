@@ -156,14 +156,18 @@ def write(found: dict[str, Any]) -> None:
         name: UnitCost(value=float(f"{value:.3g}"), unit=unit, kind="measured", source=source)
         for name, (value, unit) in values.items()
     }
-    seen = json.loads((RESULTS / "rendering-20000.json").read_text(encoding="utf-8"))["parent_mb_after"]
-    (few, before), (many, after) = sorted((int(pages), megabytes) for pages, megabytes in seen.items())
-    costs["ledger_page_bytes"] = UnitCost(
-        value=float(f"{(after - before) * 1e6 / (many - few):.3g}"),
-        unit="bytes a page in the process that builds a corpus",
-        kind="measured",
-        source=f"benchmarks/results/rendering-20000.json, from {few:,} to {many:,} pages",
-    )
+    seen = json.loads((RESULTS / "corpus_memory.json").read_text(encoding="utf-8"))
+    for name, measured, what in (
+        ("ledger_page_bytes", "build", "that builds a corpus"),
+        ("corpus_page_bytes", "ids", "that looks up pages and summaries by id"),
+        ("manifest_page_bytes", "manifest", "that opens the manifest of page vectors"),
+    ):
+        costs[name] = UnitCost(
+            value=float(seen["bytes_a_page"][measured]),
+            unit=f"bytes a page in a process {what}",
+            kind="measured",
+            source=seen["command"],
+        )
     merged = shipped_costs() | costs | law_costs(laws(read_stage1_runs(RESULTS)))
     text = yaml.safe_dump({name: cost.model_dump() for name, cost in merged.items()}, sort_keys=False, width=118)
     shipped_file().write_text(HEADER + text, encoding="utf-8")

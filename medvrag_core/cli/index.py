@@ -90,6 +90,36 @@ def tune(
     typer.echo(found.to_json() if as_json else tuning_text(found))
 
 
+@index.command("add")
+def add(
+    run_: RunOption,
+    source: Annotated[str, typer.Option(help="Where all articles of the run come from now, old and new.")],
+    profile: ProfileOption = None,
+    set_: SetOption = None,
+    ray: RayOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add the articles to a run that SOURCE has and the run lacks, and take out those that SOURCE has no more.
+
+    New pages get vectors and a segment of their own, the others stay as they are; pages that are gone, as of an article
+    that was retracted, are found no more. What the encoder learned from the first articles stays. Example:
+
+        medvrag index add --run runs/a100 --source papers
+    """
+    from medvrag_core.systems.growing import add_articles
+
+    workspace = Workspace(run_)
+    resolved = profile_for(workspace, profile, set_, ray=ray)
+    with only_writer(run_):
+        found = add_articles(workspace, source, resolved)
+    typer.echo(
+        found.model_dump_json(indent=1)
+        if as_json
+        else f"{run_}: {found.articles_added:,} articles ({found.pages_added:,} pages) added, {found.articles_gone:,} "
+        f"({found.pages_gone:,} pages) gone; {found.pages:,} pages"
+    )
+
+
 @index.command("delete")
 def delete(
     run_: RunOption,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, cycle
 from typing import Any, Literal
 
 from medvrag_core.cluster.session import join, told_by
@@ -41,7 +41,7 @@ def served_index(workspace: Workspace, store: VectorStore, profile: Profile) -> 
     manifest = usable_manifest(store, workspace.index)
     settings = profile.index.model_copy(update={"threads": 1})  # A core an actor, as it asks Ray for.
     parts = divided(store, workspace.index, manifest, settings, profile.ray.index_servers)
-    return DividedIndex(store, parts, IndexServers(parts, profile.ray).ask)
+    return DividedIndex(store, parts, IndexServers(parts, profile.ray).ask, elsewhere=True)
 
 
 class IndexServers:
@@ -53,15 +53,14 @@ class IndexServers:
         each = ray.remote(_Server).options(num_cpus=1, max_restarts=-1, max_task_retries=_TRIES)
         self._parts, self._settings = parts, settings
         self.actors = [[each.remote(part) for _ in range(settings.replicas)] for part in parts]
-        self._asked = 0
+        self._turns = cycle(range(settings.replicas))
 
     def ask(self, what: Literal["coarse", "scores", "exact"], given: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Replies of all parts, asked at the same time; replicas take turns.
+        """Replies of all parts, asked at the same time; replicas take turns. May be called from several threads.
 
         Raises LostPagesError when no replica of a part answers; it names the pages.
         """
-        self._asked += 1
-        turn = self._asked % self._settings.replicas
+        turn = next(self._turns)
         asked = [
             actors[turn].reply.remote(what, arguments) for actors, arguments in zip(self.actors, given, strict=True)
         ]

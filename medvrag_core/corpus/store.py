@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
+
 from medvrag_core.corpus.records_file import KeyedRecords, RecordsFile
 from medvrag_core.corpus.showing import PagePicture, picture_of
 from medvrag_core.errors import InputError, NotBuiltError

@@ -107,7 +107,7 @@ def _begin(
         encoder=encoder.identity, state={}, corpus=corpus_fingerprint, pages=len(pages), storage=storage
     )
     begun = _begun(folder)
-    if begun is not None and begun.model_copy(update={"state": {}, "contents": None, "shards": ()}) == wanted:
+    if begun is not None and _is(begun, wanted):
         load_state(folder, begun.state, encoder)
         return begun
     with whole_folder(folder) as fresh:
@@ -123,6 +123,13 @@ def _begin(
         begun = wanted.model_copy(update={"state": digests(fresh / STATE)})
         write_sealed(fresh / _BUILDING, begun)
     return begun
+
+
+def _is(begun: VectorManifest, wanted: VectorManifest) -> bool:
+    # One that grew may have pages that left the corpus.
+    pages = wanted.pages if begun.contents is not None and begun.first_corpus else begun.pages
+    told: dict[str, Any] = {"state": {}, "contents": None, "shards": (), "first_corpus": "", "pages": pages}
+    return begun.model_copy(update=told) == wanted
 
 
 def _begun(folder: Path) -> VectorManifest | None:

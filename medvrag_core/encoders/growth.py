@@ -9,11 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
-from medvrag_core.encoders.manifest import SHARD_PAGES, STATE, VectorManifest, publish_manifest, shard_folder
+from medvrag_core.encoders.manifest import (
+    SHARD_PAGES,
+    STATE,
+    VectorManifest,
+    manifest_path,
+    publish_manifest,
+    shard_folder,
+)
 from medvrag_core.encoders.shards import Contents, unfit, write_shard
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import InputError
 from medvrag_core.records import PageVectors
+from medvrag_core.runs.sealed import write_sealed
 
 
 def add_pages(folder: Path, pages: Iterable[PageVectors], *, corpus_fingerprint: str) -> VectorStore:
@@ -44,9 +52,19 @@ def add_pages(folder: Path, pages: Iterable[PageVectors], *, corpus_fingerprint:
         write_shard(added[-1], part, store.manifest.storage)
     if not added:
         raise InputError(f"{folder}: there is no page to add")
-    grown = store.manifest.model_copy(update={"corpus": corpus_fingerprint, "pages": len(known)})
+    grown = _moved(store.manifest, corpus_fingerprint).model_copy(update={"pages": len(known)})
     publish_manifest(folder, grown, added, [Contents(store.page_ids, np.diff(store.offsets))])
     return VectorStore.open(folder)
+
+
+def move_to_corpus(folder: Path, corpus_fingerprint: str) -> None:
+    """Say of a finished store that it is of another corpus, which has all its pages but for some that were deleted."""
+    manifest = VectorStore.open(folder).manifest
+    write_sealed(manifest_path(folder), _moved(manifest, corpus_fingerprint))
+
+
+def _moved(manifest: VectorManifest, corpus: str) -> VectorManifest:
+    return manifest.model_copy(update={"corpus": corpus, "first_corpus": manifest.first_corpus or manifest.corpus})
 
 
 def _fitting(pages: Iterable[PageVectors], known: set[str], store: VectorStore) -> Iterator[PageVectors]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import Field
+
 from medvrag_core.encoders.contents import joined, write_contents
 from medvrag_core.encoders.identity import EncoderIdentity
 from medvrag_core.encoders.shards import Contents, contents_of_shard
@@ -35,7 +37,8 @@ class VectorManifest(Record):
     encoder : what a query must be encoded by
     state : digests of what the encoder learned from the corpus, such as a PCA, by file
     corpus : fingerprint of the pages
-    pages : number of them
+    pages : number of them, with those that left the corpus since they were encoded
+    first_corpus : fingerprint of the pages that the encoder learned from, where others were added or left since
     storage : how vectors are kept
     contents : ids of all pages and rows of each; None while the store is being built
     """
@@ -46,6 +49,7 @@ class VectorManifest(Record):
     corpus: str
     pages: int
     storage: Storage
+    first_corpus: str = Field("", exclude_if=lambda fingerprint: not fingerprint)
     contents: FolderEntry | None = None
     shards: tuple[ShardEntry, ...] = ()
 

@@ -13,10 +13,12 @@ from medvrag_core.records import SearchResult
 class PageIndex(ABC):
     """Ranks all pages of a corpus for one query given as token vectors.
 
-    ``device`` is where it searches: ``cpu``, or ``cuda:N``.
+    ``device`` is where it searches: ``cpu``, or ``cuda:N``. One that searches ``elsewhere`` may be asked from several
+    threads at one time, and gets more done that way; for the others one search has all the cores.
     """
 
     device: str = "cpu"
+    elsewhere: bool = False
 
     @abstractmethod
     def search(self, query: NDArray[np.float32], k: int) -> SearchResult:

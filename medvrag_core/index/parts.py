@@ -144,9 +144,11 @@ class DividedIndex(PageIndex):
     Parameters
     ----------
     parts : in the order of the store
+    elsewhere : ``ask`` has other processes search, and may be called from several threads
     """
 
-    def __init__(self, store: VectorStore, parts: Sequence[PartOfIndex], ask: Ask) -> None:
+    def __init__(self, store: VectorStore, parts: Sequence[PartOfIndex], ask: Ask, *, elsewhere: bool = False) -> None:
+        self.elsewhere = elsewhere
         self._page_ids, self._dim, self._ask = store.page_ids, store.dim, ask
         self._settings = parts[0].settings
         self._firsts = np.array([part.places[0] for part in parts[1:]], dtype=np.int64)

@@ -20,7 +20,7 @@ from medvrag_core.index.kernels.text import LANES
 from medvrag_core.runs.open_files import allow_open_files
 
 _CODES, _CENTROIDS, _PAGES = "codes.npy", "centroids.npy", "pages.npz"
-_MAPPED = 2
+MAPPED = 2
 """Files of a segment that stay open."""
 
 
@@ -96,7 +96,7 @@ def open_segments(folders: Sequence[Path]) -> list[Segment]:
 
     Raises MedvragError where the system lets a process hold too few files open.
     """
-    allow_open_files(len(folders) * _MAPPED)
+    allow_open_files(len(folders) * MAPPED)
     return [_open_segment(folder) for folder in folders]
 
 

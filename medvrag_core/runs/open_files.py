@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from medvrag_core.errors import MedvragError
@@ -36,4 +35,4 @@ def allow_open_files(more: int) -> None:
 
 def _open_now() -> int:
     listed = Path("/proc/self/fd")
-    return len(os.listdir(listed)) if listed.is_dir() else _SPARE
+    return len(list(listed.iterdir())) if listed.is_dir() else _SPARE

@@ -263,6 +263,8 @@ def answering_fingerprint(name: str, resources: Resources) -> str:
         fingerprint(answering_settings(resources.profile)),
         resources.store.fingerprint,
         resources.vectors.manifest.encoder.fingerprint,
+        # What an encoder learned follows from the corpus, but for vectors that grew.
+        *filter(None, [resources.vectors.manifest.first_corpus]),
         resources.reader.fingerprint,
         # The reader's fingerprint holds its own prompts; a filter without a model has none.
         *(f"{purpose}={versions[purpose]}" for purpose in sorted(versions) if purpose.startswith("filter_")),

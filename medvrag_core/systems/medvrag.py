@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 
 from medvrag_core.filter.mapreduce import MapReduceFilter
 from medvrag_core.reasoning.source import EvidenceSource
@@ -21,11 +22,14 @@ class PageEvidence(EvidenceSource):
 
     def search(self, query: str) -> SearchResult:
         """Encode the query and search the index; the step ``encode_query`` comes first."""
-        with self.resources.searching:
+        resources = self.resources
+        with resources.searching:
             start = time.perf_counter()
-            vectors = self.resources.encoder.encode_query(query)
+            vectors = resources.encoder.encode_query(query)
             encoded = StageTime(step="encode_query", seconds=time.perf_counter() - start)
-            found = self.resources.index.search(vectors, self.resources.profile.index.candidates)
+            index = resources.index
+        with nullcontext() if index.elsewhere else resources.searching:
+            found = index.search(vectors, resources.profile.index.candidates)
         return SearchResult(hits=found.hits, times=(encoded, *found.times))
 
     def summary(self, evidence_id: str) -> Summary:

@@ -40,6 +40,7 @@ from medvrag_core.runs.stage import record_stage, require_same_settings
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile
 from medvrag_core.systems.changed_prompts import changed_prompts, refuse_changed_prompts
+from medvrag_core.systems.encoded_articles import remember_articles
 from medvrag_core.systems.resources import Resources
 
 STORE = "store:"
@@ -200,6 +201,8 @@ def prepare_vectors(workspace: Workspace, profile: Profile, *, progress: bool = 
             crew=None if crew is None else ShardCrew(crew, make, partial(open_pages, workspace.corpus.absolute())),
             progress=progress,
         )
+        if not workspace.vectors.is_symlink():  # Of a run that shares them, the other one has written it down.
+            remember_articles(workspace.vectors, store)
         stage.add(workspace.vectors / "manifest.json")
         stage.measure(bytes_per_page=vectors.bytes / len(vectors))
         if (throughput := read_throughput(workspace.vectors)) is not None:

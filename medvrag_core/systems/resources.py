@@ -85,7 +85,8 @@ class Resources:
     Attributes
     ----------
     limits : bounds that all models of the run share
-    searching : held while a query is encoded and searched; questions side by side wait for models, not for each other
+    searching : held while a query is encoded, and while it is searched in this process; questions side by side wait
+        for models and for servers, not for each other
     pool : what has been opened, with the settings that shaped it
     asked : the questions under way, for a control that shows the pages of another question
     precedents : answers of the arm that a control leans on, by question id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -95,4 +96,13 @@ def test_a_part_that_nobody_can_open_any_more_fails_the_query(cluster: Any, run:
     os.kill(processes(servers)[1], signal.SIGKILL)
     with pytest.raises(LostPagesError, match=r"no server answers for \d+ of 200 pages"):
         index.search(query(0), 5)
+    servers.close()
+
+
+def test_many_threads_ask_at_one_time_and_each_gets_its_own_hits(cluster: Any, run: Workspace) -> None:
+    servers, index = served(run, parts=1, replicas=2)
+    whole = open_index(VectorStore.open(run.vectors), load_profile("test").index, run.index)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda seed: index.search(query(seed), 20).hits, range(40)))
+    assert found == [whole.search(query(seed), 20).hits for seed in range(40)]
     servers.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from losses import Device, Marking, Slow, Squares
+from losses import Device, Diary, Marking, Slow, Squares, Writes
 from same_files import digests_of
 
 from medvrag_core.cluster.ray_crew import RayCrew
@@ -100,6 +100,27 @@ def test_results_faults_bugs_and_losses_of_workers(cluster: Any, marks: Path) ->
 def test_an_item_that_kills_every_worker_ends_the_work(cluster: Any, marks: Path) -> None:
     with pytest.raises(MedvragError, match="13: cost 4 workers on Ray"):
         list(RayCrew(RaySettings(where="auto"), 2).work(partial(Squares, marks), [13], kind="encode"))
+
+
+def test_what_is_lent_is_one_process_here_that_comes_back_when_it_is_killed(cluster: Any, tmp_path: Path) -> None:
+    crew = RayCrew(RaySettings(where="auto"), 2)
+    with crew.lent(partial(Diary, tmp_path / "diary")) as diary:
+        make = partial(Writes, diary)
+        (writer,) = set(crew.work(make, ["a", "b", "c", "d"], kind="summarize"))
+        assert writer != os.getpid()
+        assert diary.put("e") == diary.put("f") == writer
+        os.kill(writer, signal.SIGKILL)
+        (another,) = set(crew.work(make, ["g", "h"], kind="summarize"))
+        assert another != writer
+        with pytest.raises(InputError, match="nothing is said; say something"):
+            diary.put("")
+        with pytest.raises(InputError, match="nothing is said; say something"):
+            list(crew.work(make, [""], kind="summarize"))
+    said = (tmp_path / "diary").read_text().split()
+    assert (sorted(said[:-1]), said[-1]) == (list("abcdefgh"), "end")
+    assert (
+        not Path("/proc", str(another)).exists() or "_Lender" not in Path("/proc", str(another), "cmdline").read_text()
+    )
 
 
 def test_work_that_is_stopped_leaves_no_worker_and_what_nobody_is_free_for_waits(cluster: Any, marks: Path) -> None:

@@ -1,4 +1,4 @@
-"""One whole run by the command on a cluster that loses a worker, an actor and a machine: its export is the plain one."""
+"""Whole runs by the command on a cluster that loses workers, actors and a machine: their exports are the plain one."""
 
 from __future__ import annotations
 

@@ -12,13 +12,16 @@ from medvrag_core.evaluation.cost.run_size import duplicate_products, page_size
 from medvrag_core.evaluation.cost.unit_costs import UnitCosts
 from medvrag_core.evaluation.scale.laws import SCALED_MODES, core_seconds
 from medvrag_core.evaluation.scale.outlook import GIB, ServerMachine, footprint_of, numbers_read
+from medvrag_core.index.build import SEGMENT_NUMBERS
 from medvrag_core.index.coarse_to_fine import HNSW_LINKS
+from medvrag_core.index.segments import MAPPED
 from medvrag_core.records import Record
 from medvrag_core.settings import Profile
 
 _DAY, _GIGA, _MILLION = 86_400.0, 1e9, 1_000_000
 _SECOND = 1.0
 _LINK_BYTES = 4
+_MOST_MAPS = 65_530
 _MOST = 10**12
 """Pages above which nothing is looked for."""
 
@@ -65,15 +68,32 @@ def _limits(profile: Profile, costs: UnitCosts, machine: ServerMachine) -> Itera
     yield Limit(
         what="memory of the process that builds the corpus",
         pages=ram / costs["ledger_page_bytes"].value,
-        why=f"{costs['ledger_page_bytes'].value:,.0f} bytes a page of rows of the ledger, kept until it is published",
-        way_out="several corpora, one a shard of the source; a ledger that is written as it grows is not built",
-        measured=20_000,
+        why=f"{costs['ledger_page_bytes'].value:,.0f} bytes a page, what was told of it above all, until all are there",
+        way_out="several corpora, one a shard of the source; publishing one file after another is not built",
+        measured=200_000,
     )
+    held, named = costs["held_page_bytes"].value, costs["manifest_page_bytes"].value
     yield Limit(
-        what="memory of each process that opens the index",
-        pages=ram / machine.cores / costs["held_page_bytes"].value,
-        why=f"{costs['held_page_bytes'].value:,.0f} bytes a page of ids, lengths and scales, {machine.cores} processes",
-        way_out="fewer and larger parts with several threads each; a part holds its own pages alone",
+        what="memory of each process that serves a part of the index",
+        pages=ram / machine.cores / (held + named),
+        why=f"{held + named:,.0f} bytes a page of ids, lengths, scales and manifest, {machine.cores} processes",
+        way_out="fewer and larger parts with several threads each",
+        measured=350_000,
+    )
+    asked = held + named + costs["corpus_page_bytes"].value
+    yield Limit(
+        what="memory of a process that answers questions, beside the index",
+        pages=ram / asked,
+        why=f"{asked:,.0f} bytes a page: ids of pages, of summaries and of the index; their texts are read when needed",
+        way_out="several runs, each over its own questions",
+        measured=200_000,
+    )
+    a_segment = max(1.0, SEGMENT_NUMBERS / (page.vectors * page.vector_width))
+    yield Limit(
+        what="files that one process can map",
+        pages=_MOST_MAPS / MAPPED * a_segment,
+        why=f"{_MOST_MAPS:,} maps a process (vm.max_map_count of Linux), {MAPPED} for {a_segment:,.0f} pages",
+        way_out="parts: each process maps its own segments alone",
         measured=350_000,
     )
     yield Limit(
