@@ -59,7 +59,7 @@ def join(settings: RaySettings, cores: int) -> None:
         _start(cores)
         return
     try:
-        address = (os.environ.get("RAY_ADDRESS") or "auto") if settings.where == "auto" else settings.where
+        address = _cluster_here() if settings.where == "auto" else settings.where
         if address != "auto":
             _require_answer(address)
         with _silent(), _own_sigterm():
@@ -113,6 +113,13 @@ def _start(cores: int) -> None:
         _end(home, lock)
         raise
     atexit.register(_end, home, lock)  # Runs before what Ray itself registered, which finds nothing left to end.
+
+
+def _cluster_here() -> str:
+    """Where the cluster of this machine is, or was: what Ray wrote down stays when its processes are killed."""
+    from ray._private.utils import read_ray_address
+
+    return os.environ.get("RAY_ADDRESS") or read_ray_address() or "auto"
 
 
 def _require_answer(address: str) -> None:

@@ -25,6 +25,7 @@ def scale_lines(found: SizeOutlook, limits: Sequence[Limit]) -> list[str]:
             f"one query {seconds(mode.median_s)}, 95th percentile {seconds(mode.p95_s)}; at most "
             f"{mode.queries_per_s:,.0f} queries a second{beyond}"
         )
+        lines.append(f"    time: {mode.law}")
     for place in found.residences:
         if place.read:
             lines.append(

@@ -187,6 +187,36 @@ def model_table(plans: Sequence[RunPlan]) -> HtmlTable:
     return HtmlTable(columns, rows, caption=f"profile {plans[0].profile}; {_SCOPE}")
 
 
+def hours_figure(plans: Sequence[RunPlan]) -> go.Figure:
+    """Hours of GPUs and cores by the number of pages, paid once."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    pages = [plan.size.pages for plan in plans]
+    for stage, device, color, shape in (
+        ("summaries", "GPU", VERMILION, "/"),
+        ("embedding", "GPU", ORANGE, ""),
+        ("corpus", "core", BLUE, "\\"),
+        ("index", "core", GREEN, "x"),
+    ):
+        spent = [
+            sum((line.gpu_s if device == "GPU" else line.core_s) for line in plan.lines if line.stage == stage) / 3600
+            for plan in plans
+        ]
+        figure.add_bar(
+            x=[pages_text(n) for n in pages],
+            y=spent,
+            name=f"{'rendering' if stage == 'corpus' else stage}, {device} hours",
+            marker={"color": color, "pattern": {"shape": shape}},
+            customdata=[[three_digits(hours)] for hours in spent],
+            hovertemplate="%{x} pages: %{customdata[0]} h",
+        )
+    figure.update_layout(barmode="group")
+    figure.update_xaxes(title="pages", type="category")
+    figure.update_yaxes(title="hours (log scale)", type="log", dtick=1, exponentformat="none", tickformat=",~g")
+    return titled(figure, "Hours that a corpus takes, once", "arithmetic; nothing ran on a GPU", height=440)
+
+
 def residence_table(sizes: Sequence[SizeOutlook]) -> HtmlTable:
     """Where the index may lie: memory, bytes read a query, and the time that costs."""
     rows = [

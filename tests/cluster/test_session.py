@@ -35,3 +35,16 @@ def test_an_address_without_a_cluster_is_told_with_a_way_out(where: str) -> None
             join(RaySettings(where=named), 1)
     assert named in told.value.problem
     assert "ray start --head" in told.value.way_out
+
+
+def test_a_cluster_of_this_machine_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: python3 run.py setup --with ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        written = tmp_path / "ray" / "ray_current_cluster"
+        written.parent.mkdir()
+        written.write_text(f"127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(InputError, match="ray.where 'auto': no Ray cluster answers"):
+            join(RaySettings(where="auto"), 1)

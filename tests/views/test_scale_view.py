@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from medvrag_core.evaluation.cost.plan import plan_run
+from medvrag_core.evaluation.cost.plan import corpus_plan, plan_run
 from medvrag_core.evaluation.cost.prices import PriceTable
 from medvrag_core.evaluation.cost.run_size import RunSize
 from medvrag_core.evaluation.cost.unit_costs import shipped_costs
@@ -80,5 +80,18 @@ def test_the_terminal_says_the_same() -> None:
     found = limits(PROFILE, COSTS, ServerMachine())
     text = "\n".join(scale_lines(FOUND[1], found))
     assert text.count("a guess beyond 350,000 pages") == 2
+    assert "off by 5% at most" in text and "off by 11% at most" in text
     assert text.count("  at ") == len(found) == len(scale_view.limits_table(found).rows)
     assert "guess" not in "\n".join(scale_lines(FOUND[0], ()))
+
+
+def test_hours_are_drawn_by_device() -> None:
+    plans = [corpus_plan(PROFILE, pages, COSTS) for pages in SIZES]
+    figure = scale_view.hours_figure(plans)
+    by = {bar.name: bar.y for bar in figure.data}
+    assert set(by) == {"summaries, GPU hours", "embedding, GPU hours", "rendering, core hours", "index, core hours"}
+    for name, hours in by.items():
+        grows = hours[-1] / hours[0] / (SIZES[-1] / SIZES[0])
+        assert grows > 2 if name.startswith("index") else grows == pytest.approx(1), "near-duplicates grow by 1.5"
+    gpu = [sum(values) for values in zip(by["summaries, GPU hours"], by["embedding, GPU hours"], strict=True)]
+    assert gpu == pytest.approx([plan.gpu_hours for plan in plans])

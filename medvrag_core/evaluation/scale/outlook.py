@@ -81,6 +81,7 @@ class ModeOutlook(Record):
     median_s, p95_s : of one query alone, which waits for the slowest part; every part is taken to pay the whole of what
         does not depend on pages, and to be slow on its own account
     queries_per_s : at which the cores are busy all the time
+    law : of the time, in words: what it goes through, and how far off it is there
     beyond : more pages than were ever measured
     """
 
@@ -94,6 +95,7 @@ class ModeOutlook(Record):
     median_s: float
     p95_s: float
     queries_per_s: float
+    law: str
     beyond: bool
 
 
@@ -202,6 +204,7 @@ def _mode(
         median_s=slowest(part, tail, parts, 0.5) + hop,
         p95_s=slowest(part, tail, parts, 0.95) + hop,
         queries_per_s=parts / (parts * costs[f"{mode}_fixed_s"].value + core - costs[f"{mode}_fixed_s"].value),
+        law=costs[f"{mode}_page_s"].source,
         beyond=pages > MEASURED_TO,
     )
 
