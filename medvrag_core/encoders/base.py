@@ -54,6 +54,11 @@ class PageInputs(Sequence[PageInput]):
         return self._make(self._places[which])
 
 
+def at_places(pages: Sequence[PageInput], places: Sequence[int]) -> PageInputs:
+    """Some of the pages, in the order of ``places``."""
+    return PageInputs(len(places), lambda number: pages[places[number]])
+
+
 class PageEncoder(ABC):
     """Turns pages and queries into sets of unit vectors of one width.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from medvrag_core.encoders.base import PageEncoder, PageInput, PageInputs
+from medvrag_core.encoders.base import PageEncoder, PageInput, PageInputs, at_places
 from medvrag_core.encoders.copies import Copies, encode_in_copies
 from medvrag_core.encoders.faults import fitting_pages, naming_pages
 from medvrag_core.encoders.manifest import (
@@ -72,20 +72,33 @@ def encode_corpus(
     if not manifest_path(folder).is_file():
         shards = [range(start, min(start + SHARD_PAGES, len(pages))) for start in range(0, len(pages), SHARD_PAGES)]
         todo = [(n, places) for n, places in enumerate(shards) if not shard_folder(folder, n).is_dir()]
-        left = sum(len(places) for _, places in todo)
-        with tqdm(
-            total=len(pages),
-            initial=len(pages) - left,
-            desc="encode pages",
-            unit="page",
-            disable=None if progress else True,
-        ) as bar:
-            if crew is not None:
-                _encode_by(crew, todo, folder, storage, bar)
-            else:
-                _encode_here(pages, todo, encoder, folder, storage, copies, bar)
+        encode_shards(pages, todo, encoder, folder, storage, copies, crew, of=len(pages), progress=progress)
         publish_manifest(folder, manifest, [shard_folder(folder, n) for n in range(len(shards))], [])
     return VectorStore.open(folder)
+
+
+def encode_shards(
+    pages: Sequence[PageInput],
+    todo: Sequence[tuple[int, Sequence[int]]],
+    encoder: PageEncoder,
+    folder: Path,
+    storage: Storage,
+    copies: Copies | None,
+    crew: ShardCrew | None,
+    *,
+    of: int,
+    progress: bool,
+) -> None:
+    """Publish shards in ``folder``, each given by its number and the places of its pages; those of ``of`` pages in all.
+
+    The other parameters are those of :func:`encode_corpus`.
+    """
+    left = sum(len(places) for _, places in todo)
+    with tqdm(total=of, initial=of - left, desc="encode pages", unit="page", disable=None if progress else True) as bar:
+        if crew is not None:
+            _encode_by(crew, todo, folder, storage, bar)
+        else:
+            _encode_here(pages, todo, encoder, folder, storage, copies, bar)
 
 
 def read_throughput(folder: Path) -> Throughput | None:
@@ -154,7 +167,7 @@ def _begun(folder: Path) -> VectorManifest | None:
 
 def _encode_here(
     pages: Sequence[PageInput],
-    todo: Sequence[tuple[int, range]],
+    todo: Sequence[tuple[int, Sequence[int]]],
     encoder: PageEncoder,
     folder: Path,
     storage: Storage,
@@ -162,7 +175,7 @@ def _encode_here(
     bar: Any,
 ) -> None:
     left = [place for _, places in todo for place in places]
-    given = PageInputs(len(left), lambda k: pages[left[k]])
+    given = at_places(pages, left)
     with _encoding(given, encoder, folder, copies) as (stream, meter):
         for number, places in todo:
             made = list(_watched(islice(stream, len(places)), encoder.dim, meter, bar))
@@ -170,7 +183,9 @@ def _encode_here(
             _tell(folder, meter, bar)
 
 
-def _encode_by(crew: ShardCrew, todo: Sequence[tuple[int, range]], folder: Path, storage: Storage, bar: Any) -> None:
+def _encode_by(
+    crew: ShardCrew, todo: Sequence[tuple[int, Sequence[int]]], folder: Path, storage: Storage, bar: Any
+) -> None:
     meter = Meter(None, crew.processes)
     for done in crew.encode(folder, storage, todo):
         meter.add(pages=done.pages, vectors=done.vectors, patches=done.patches)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from medvrag_core.encoders.base import PageEncoder, PageInput
+from medvrag_core.encoders.base import PageEncoder, PageInput, at_places
 from medvrag_core.encoders.batched import BatchedPageEncoder
 from medvrag_core.encoders.copies import PAGES_AT_ONCE
 from medvrag_core.encoders.faults import fitting_pages, naming_pages
@@ -47,7 +47,7 @@ class ShardCrew:
         """How many encode side by side."""
         return self.crew.workers("encode")
 
-    def encode(self, folder: Path, storage: Storage, shards: Sequence[tuple[int, range]]) -> Iterator[Encoded]:
+    def encode(self, folder: Path, storage: Storage, shards: Sequence[tuple[int, Sequence[int]]]) -> Iterator[Encoded]:
         """Publish shards in ``folder``, each given by its number and the places of its pages, in any order."""
         make = partial(ShardWorker, self.make, self.pages, folder.absolute(), storage)
         return self.crew.work(make, shards, kind="encode")
@@ -71,15 +71,15 @@ class ShardWorker:
         self._encoder, self._pages, self._folder, self._storage = make(), pages(), folder, storage
         self._encoder.load(folder / STATE)
 
-    def __call__(self, shard: tuple[int, range]) -> Encoded:
+    def __call__(self, shard: tuple[int, Sequence[int]]) -> Encoded:
         """Publish one shard; raises MedvragError that names the page for one that cannot be encoded."""
         number, places = shard
         made = list(fitting_pages(self._encode(places), self._encoder.dim))
         write_shard(shard_folder(self._folder, number), made, self._storage)
         return Encoded(len(made), sum(len(page.vectors) for page in made), sum(len(page.boxes) for page in made))
 
-    def _encode(self, places: range) -> Iterator[PageVectors]:
+    def _encode(self, places: Sequence[int]) -> Iterator[PageVectors]:
         size = len(places) if isinstance(self._encoder, BatchedPageEncoder) else PAGES_AT_ONCE
-        for start in range(places.start, places.stop, size):
-            given = self._pages[start : min(start + size, places.stop)]
+        for start in range(0, len(places), size):
+            given = at_places(self._pages, places[start : start + size])
             yield from naming_pages(iter(self._encoder.encode_pages(given)), given)

@@ -6,25 +6,20 @@ stand in the order in which they came; a run that is made anew may differ in bot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-from tqdm import tqdm
-
 from medvrag_core.corpus.store import CorpusStore
-from medvrag_core.encoders.base import PageInputs
 from medvrag_core.encoders.factory import make_page_encoder
-from medvrag_core.encoders.faults import fitting_pages, naming_pages
-from medvrag_core.encoders.growth import add_pages, move_to_corpus
+from medvrag_core.encoders.growth import grow_vectors, move_to_corpus
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import InputError, MismatchError
 from medvrag_core.index.build import delete_pages
 from medvrag_core.index.manifest import read_manifest
-from medvrag_core.records import PageVectors, Record
+from medvrag_core.records import Record
 from medvrag_core.runs.workspace import Workspace
 from medvrag_core.settings import Profile
 from medvrag_core.systems.encoded_articles import remember_articles, remembered_articles
-from medvrag_core.systems.prepare import CorpusPages, prepare_corpus, prepare_index
+from medvrag_core.systems.prepare import CorpusPages, encoding_help, prepare_corpus, prepare_index
 
 
 class Growth(Record):
@@ -41,8 +36,7 @@ def add_articles(workspace: Workspace, source: str | Path, profile: Profile, *, 
     """Bring a finished run to what ``source`` has now, at the cost of what is new.
 
     New pages get shards and a segment of their own. Pages that left the source, as those of an article that was
-    retracted, are found no more; their vectors stay until vectors are made anew. Stopped, it goes on: a corpus that has
-    grown is kept, and so are vectors once all of them are there.
+    retracted, are found no more; their vectors stay until vectors are made anew. A call that was stopped goes on.
 
     Raises
     ------
@@ -72,20 +66,15 @@ def add_articles(workspace: Workspace, source: str | Path, profile: Profile, *, 
     if leaving := gone - {*index.deleted}:
         delete_pages(vectors, workspace.index, leaving, corpus=store)
     if added := [place for place, page in enumerate(store.pages) if page.page_id not in had]:
-        inputs = CorpusPages(store)
-        given = PageInputs(len(added), lambda number: inputs[added[number]])
-
-        def encoded() -> Iterator[PageVectors]:
-            made = naming_pages(iter(encoder.encode_pages(given)), given)
-            yield from tqdm(
-                fitting_pages(made, vectors.dim),
-                total=len(added),
-                desc="encode pages",
-                unit="page",
-                disable=None if progress else True,
-            )
-
-        add_pages(workspace.vectors, encoded(), corpus_fingerprint=store.fingerprint)
+        grow_vectors(
+            CorpusPages(store),
+            added,
+            encoder,
+            workspace.vectors,
+            corpus_fingerprint=store.fingerprint,
+            progress=progress,
+            **encoding_help(workspace, profile, encoder),
+        )
     elif vectors.manifest.corpus != store.fingerprint:
         move_to_corpus(workspace.vectors, store.fingerprint)
     remember_articles(workspace.vectors, store)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 import yaml
 
@@ -18,7 +19,7 @@ from medvrag_core.corpus.screening import require_screened
 from medvrag_core.corpus.source import PageSource
 from medvrag_core.corpus.sources import page_source
 from medvrag_core.corpus.store import CorpusStore
-from medvrag_core.encoders.base import PageInput, PageInputs
+from medvrag_core.encoders.base import PageEncoder, PageInput, PageInputs
 from medvrag_core.encoders.batched import BatchedPageEncoder
 from medvrag_core.encoders.copies import Copies
 from medvrag_core.encoders.encode import encode_corpus, read_throughput
@@ -189,17 +190,14 @@ def prepare_vectors(workspace: Workspace, profile: Profile, *, progress: bool = 
     store = CorpusStore.open(workspace.corpus)
     with record_stage(workspace.root, "embedding", profile=profile.name, settings=profile.encoder) as stage:
         encoder = make_page_encoder(profile.encoder)
-        make, crew = partial(make_page_encoder, profile.encoder), crew_of(profile)
-        batched = isinstance(encoder, BatchedPageEncoder)
         vectors = encode_corpus(
             CorpusPages(store),
             encoder,
             workspace.vectors,
             corpus_fingerprint=store.fingerprint,
             storage=profile.encoder.storage,
-            copies=None if batched else Copies(make, profile.processes),
-            crew=None if crew is None else ShardCrew(crew, make, partial(open_pages, workspace.corpus.absolute())),
             progress=progress,
+            **encoding_help(workspace, profile, encoder),
         )
         if not workspace.vectors.is_symlink():  # Of a run that shares them, the other one has written it down.
             remember_articles(workspace.vectors, store)
@@ -212,6 +210,23 @@ def prepare_vectors(workspace: Workspace, profile: Profile, *, progress: bool = 
                 **throughput.model_dump(mode="json"),
             )
     return vectors
+
+
+class EncodingHelp(TypedDict):
+    """Who encodes beside this process, or in its place; see :func:`~medvrag_core.encoders.encode.encode_corpus`."""
+
+    copies: Copies | None
+    crew: ShardCrew | None
+
+
+def encoding_help(workspace: Workspace, profile: Profile, encoder: PageEncoder) -> EncodingHelp:
+    """Copies of the encoder in as many processes as the profile says, but for one that takes batches; or a crew."""
+    make, crew = partial(make_page_encoder, profile.encoder), crew_of(profile)
+    batched = isinstance(encoder, BatchedPageEncoder)
+    return {
+        "copies": None if batched else Copies(make, profile.processes),
+        "crew": None if crew is None else ShardCrew(crew, make, partial(open_pages, workspace.corpus.absolute())),
+    }
 
 
 def prepare_index(workspace: Workspace, profile: Profile, *, progress: bool = True) -> tuple[VectorStore, PageIndex]:

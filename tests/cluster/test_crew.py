@@ -16,7 +16,9 @@ from same_files import digests_of
 from medvrag_core.corpus import model_summaries
 from medvrag_core.corpus.build import build_corpus
 from medvrag_core.corpus.store import CorpusStore
+from medvrag_core.encoders.base import at_places
 from medvrag_core.encoders.encode import encode_corpus, read_throughput
+from medvrag_core.encoders.growth import grow_vectors
 from medvrag_core.encoders.shard_worker import ShardCrew
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import MedvragError
@@ -57,6 +59,19 @@ def test_vectors(tmp_path: Path) -> None:
     assert crew.asked == [("encode", 3)]
     told = read_throughput(tmp_path / "crew")
     assert told is not None and (told.pages, told.processes, told.waiting_s) == (PAGES, 2, None)
+
+
+def test_vectors_that_grow(tmp_path: Path) -> None:
+    pages, crew = made_pages(PAGES), UnkindCrew()
+    places = [*range(40, 60), *range(100, PAGES)]  # As new articles come among old ones in the order of a corpus.
+    for name, helped in (("alone", None), ("crew", ShardCrew(crew, HashEncoder, partial(made_pages, PAGES)))):
+        encoder = HashEncoder()
+        first = at_places(pages, [place for place in range(PAGES) if place not in places])
+        encode_corpus(first, encoder, tmp_path / name, corpus_fingerprint="c", progress=False)
+        grow_vectors(pages, places, encoder, tmp_path / name, corpus_fingerprint="d", crew=helped, progress=False)
+    assert digests_of(tmp_path / "crew") == digests_of(tmp_path / "alone")
+    assert crew.asked == [("encode", 2)]
+    assert VectorStore.open(tmp_path / "crew").page_ids[80:] == tuple(pages[place].page.page_id for place in places)
 
 
 def test_a_page_that_cannot_be_encoded_is_named_and_whole_shards_stay(tmp_path: Path) -> None:

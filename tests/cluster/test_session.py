@@ -46,5 +46,5 @@ def test_a_cluster_of_this_machine_that_is_gone_is_told(tmp_path: Path, monkeypa
         written = tmp_path / "ray" / "ray_current_cluster"
         written.parent.mkdir()
         written.write_text(f"127.0.0.1:{taken.getsockname()[1]}")
-        with pytest.raises(InputError, match="ray.where 'auto': no Ray cluster answers"):
+        with pytest.raises(InputError, match=r"ray\.where 'auto': no Ray cluster answers"):
             join(RaySettings(where="auto"), 1)

@@ -12,9 +12,9 @@ from made_pages import HashEncoder, made_pages
 
 from medvrag_core.encoders import growth
 from medvrag_core.encoders.encode import SHARD_PAGES, encode_corpus
-from medvrag_core.encoders.growth import add_pages
+from medvrag_core.encoders.growth import add_pages, grow_vectors
 from medvrag_core.encoders.vectors import VectorStore
-from medvrag_core.errors import InputError, MismatchError, NotBuiltError
+from medvrag_core.errors import InputError, MedvragError, MismatchError, NotBuiltError
 from medvrag_core.records import PageVectors
 from medvrag_core.settings import Storage
 
@@ -196,3 +196,36 @@ def test_a_damaged_manifest_of_a_grown_store_is_no_reason_to_encode_all_anew(tmp
     with pytest.raises(MismatchError, match=r"manifest\.json: is damaged"):
         build(tmp_path / "v", SOME + 1, corpus="d")
     assert len(list((tmp_path / "v").glob("shard-*"))) == 3
+
+
+def grown(folder: Path, encoder: Unfitted, places: list[int]) -> VectorStore:
+    pages = made_pages(ALL)
+    VectorStore.open(folder).load_encoder(encoder)
+    return grow_vectors(pages, places, encoder, folder, corpus_fingerprint="d", progress=False)
+
+
+def test_a_store_grows_by_the_pages_it_lacks_and_a_stopped_call_goes_on(tmp_path: Path) -> None:
+    build(tmp_path / "v", SOME)
+    places, pages = list(range(SOME, ALL)), made_pages(ALL)
+    with pytest.raises(MedvragError, match="no such luck"):
+        grown(tmp_path / "v", Unfitted(fail_at=pages[SOME + SHARD_PAGES + 5].page.number), places)
+    assert VectorStore.open(tmp_path / "v").manifest.corpus == "c", "till then the store is the old one"
+    again = Unfitted()
+    store = grown(tmp_path / "v", again, places)
+    assert again.encoded == len(places) - SHARD_PAGES, "a whole shard is not made again"
+    assert (store.manifest.corpus, store.manifest.first_corpus) == ("d", "c")
+    build(tmp_path / "other", SOME)
+    require_equal(store, add_pages(tmp_path / "other", vectors_of(SOME, ALL), corpus_fingerprint="d"))
+    assert not (tmp_path / "v" / "growing.json").exists()
+
+
+def test_shards_of_another_corpus_are_not_taken_up(tmp_path: Path) -> None:
+    build(tmp_path / "v", SOME)
+    places, pages = list(range(SOME, ALL)), made_pages(ALL)
+    with pytest.raises(MedvragError):
+        grown(tmp_path / "v", Unfitted(fail_at=pages[SOME + SHARD_PAGES + 5].page.number), places)
+    again = Unfitted()
+    VectorStore.open(tmp_path / "v").load_encoder(again)
+    store = grow_vectors(pages, places[3:], again, tmp_path / "v", corpus_fingerprint="e", progress=False)
+    assert again.encoded == len(places) - 3
+    assert store.page_ids[SOME:] == tuple(pages[place].page.page_id for place in places[3:])

@@ -136,7 +136,7 @@ def test_new_articles_alone_are_refused(source: Path, tmp_path: Path) -> None:
     assert grown(run, source).pages == 5
 
 
-@pytest.mark.parametrize("step", ["delete_pages", "add_pages", "remember_articles", "prepare_index"])
+@pytest.mark.parametrize("step", ["delete_pages", "grow_vectors", "remember_articles", "prepare_index"])
 def test_stopped_anywhere_it_goes_on(source: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     run, away = made(source)
     shutil.move(away, source)
