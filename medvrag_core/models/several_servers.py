@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_after_delay
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_before_delay
 
 from medvrag_core.models.base import ChatModel, ChatRequest
 from medvrag_core.models.limits import CallLimits
@@ -81,7 +81,7 @@ class SeveralServers(ChatModel):
 
         retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, CallError) and error.kind in PASSING),
-            stop=stop_after_attempt(self._calls.attempts) | stop_after_delay(self.settings.wall_s),
+            stop=stop_after_attempt(self._calls.attempts) | stop_before_delay(self.settings.wall_s),
             wait=partial(pause_before, self._calls),
             sleep=self._sleep,
             reraise=True,

@@ -141,6 +141,26 @@ def test_where_all_want_a_pause_the_shortest_is_made_and_all_are_asked_again(htt
     assert (pauses, failed.value.attempts) == ([7.0], 3)
 
 
+def test_a_pause_that_is_longer_than_the_budget_of_the_call_is_not_made(httpserver: Any) -> None:
+    for place in ("a", "b"):
+        httpserver.expect_oneshot_request(f"/{place}/v1/chat/completions").respond_with_data(
+            "busy", status=429, headers={"Retry-After": "86400"}
+        )
+    settings = ModelSettings(
+        base_url=httpserver.url_for("/a/v1"),
+        more_urls=(httpserver.url_for("/b/v1"),),
+        model="m",
+        tokenizer="estimate",
+        wall_s=60.0,
+    )
+    calls, pauses = CALLS.model_copy(update={"attempts": 3}), list[float]()
+    made = SeveralServers(settings, calls, CallLimits(calls), sleep=pauses.append)
+    with pytest.raises(CallError, match="status 429"):
+        made.complete(ask("x"))
+    made.close()
+    assert pauses == []
+
+
 def test_a_call_that_failed_everywhere_is_tried_everywhere_again_and_counts_once(servers: list[Any]) -> None:
     calls = CALLS.model_copy(update={"attempts": 2, "give_up_after": 2})
     made = several(servers, calls)
