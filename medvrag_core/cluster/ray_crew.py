@@ -42,7 +42,9 @@ class RayCrew(Crew):
         self.settings = settings
         join(settings, cores)
 
-    def work(self, make: Callable[[], Callable[[T], R]], items: Sequence[T], *, kind: Work) -> Iterator[R]:
+    def work(
+        self, make: Callable[[], Callable[[T], R]], items: Sequence[T], *, kind: Work, most: int | None = None
+    ) -> Iterator[R]:
         """See :class:`Crew`."""
         if not items:
             return
@@ -59,7 +61,7 @@ class RayCrew(Crew):
             _Worker,
             fn_constructor_args=(make, tries),
             compute=ray.data.ActorPoolStrategy(
-                size=min(self.workers(kind), len(given)), max_tasks_in_flight_per_actor=1
+                size=min(self.workers(kind), len(given), most or len(given)), max_tasks_in_flight_per_actor=1
             ),
             num_cpus=0 if gpus else 1,
             num_gpus=gpus or None,

@@ -47,7 +47,7 @@ class SummaryCrew:
     ----------
     crew : what runs them
     open_model : gives the model in a worker; it keeps its calls with the caller, see :meth:`Crew.lent`
-    at_once : pages under way side by side, all workers together; one a worker at least
+    at_once : pages under way side by side, all workers together
     """
 
     crew: Crew
@@ -56,10 +56,11 @@ class SummaryCrew:
 
     def write(self, folder: Path, settings: CorpusSettings, places: Sequence[int]) -> Iterator[Summary]:
         """Summaries of pages of the corpus in ``folder``, told by their places, in any order."""
-        each = max(1, self.at_once // self.crew.workers("summarize"))
+        workers = min(self.crew.workers("summarize"), self.at_once)
+        each = self.at_once // workers
         make = partial(SummaryWorker, folder.absolute(), settings, self.open_model, each)
         items = [tuple(places[start : start + PAGES_A_TIME]) for start in range(0, len(places), PAGES_A_TIME)]
-        for made in self.crew.work(make, items, kind="summarize"):
+        for made in self.crew.work(make, items, kind="summarize", most=workers):
             yield from made
 
 

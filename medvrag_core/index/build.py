@@ -54,6 +54,7 @@ def build_index(
     folder: Path,
     *,
     near_duplicate: float,
+    without: Collection[str] = (),
     corpus: CorpusStore | None = None,
     keep: Collection[PairKind] = (),
     crew: Crew | None = None,
@@ -61,7 +62,15 @@ def build_index(
 ) -> PageIndex:
     """Bring an index up to date, and open it. Parameters as in :func:`write_index`."""
     write_index(
-        store, settings, folder, near_duplicate=near_duplicate, corpus=corpus, keep=keep, crew=crew, progress=progress
+        store,
+        settings,
+        folder,
+        near_duplicate=near_duplicate,
+        without=without,
+        corpus=corpus,
+        keep=keep,
+        crew=crew,
+        progress=progress,
     )
     return open_index(store, settings, folder)
 
@@ -72,6 +81,7 @@ def write_index(
     folder: Path,
     *,
     near_duplicate: float,
+    without: Collection[str] = (),
     corpus: CorpusStore | None = None,
     keep: Collection[PairKind] = (),
     crew: Crew | None = None,
@@ -89,6 +99,7 @@ def write_index(
     settings : Stage-1 settings
     folder : of the index
     near_duplicate : cosine of mean page vectors above which the later page is left out
+    without : pages that count as deleted from the beginning, where there is no index yet
     corpus, keep : by which near-duplicates are told apart, see :func:`~medvrag_core.index.duplicates.near_duplicates`
     crew : makes segments in place of this process
     """
@@ -102,7 +113,7 @@ def write_index(
         segments_wanted=len(kept) + len(todo),
         near_duplicate=near_duplicate,
         kinds_kept=tuple(sorted({*keep})),
-        deleted=() if before is None else before.deleted,
+        deleted=tuple(sorted({*without})) if before is None else before.deleted,
         ann=None if before is None else before.ann,
     )
     made = _in_order(_segments(store, todo, settings, folder, crew), todo)
@@ -153,6 +164,14 @@ def delete_pages(
     fresh = manifest.model_copy(update={"deleted": deleted, "left_out": found.left_out, "alike": found.alike})
     write_manifest(folder, fresh)
     return fresh
+
+
+def restore_pages(folder: Path, page_ids: Collection[str]) -> None:
+    """Take back that pages were deleted; the next :func:`write_index` seeks near-duplicates anew and finishes this."""
+    manifest = read_manifest(folder)
+    left = tuple(page_id for page_id in manifest.deleted if page_id not in page_ids)
+    if left != manifest.deleted:
+        write_manifest(folder, manifest.model_copy(update={"deleted": left, "finished": False}))
 
 
 def open_index(

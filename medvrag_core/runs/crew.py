@@ -21,12 +21,15 @@ class Crew(ABC):
     """
 
     @abstractmethod
-    def work(self, make: Callable[[], Callable[[T], R]], items: Sequence[T], *, kind: Work) -> Iterator[R]:
+    def work(
+        self, make: Callable[[], Callable[[T], R]], items: Sequence[T], *, kind: Work, most: int | None = None
+    ) -> Iterator[R]:
         """What workers make of ``items``, as they get done, in whatever order that is.
 
         Parameters
         ----------
         make : gives one worker in the process where it is to run; can be pickled, as items and results can
+        most : workers at most, where something else than the machines bounds them
 
         Raises
         ------

@@ -13,7 +13,7 @@ from medvrag_core.encoders.factory import make_page_encoder
 from medvrag_core.encoders.growth import grow_vectors, move_to_corpus
 from medvrag_core.encoders.vectors import VectorStore
 from medvrag_core.errors import InputError, MismatchError
-from medvrag_core.index.build import delete_pages
+from medvrag_core.index.build import delete_pages, restore_pages
 from medvrag_core.index.manifest import read_manifest
 from medvrag_core.records import Record
 from medvrag_core.runs.workspace import Workspace
@@ -36,7 +36,8 @@ def add_articles(workspace: Workspace, source: str | Path, profile: Profile, *, 
     """Bring a finished run to what ``source`` has now, at the cost of what is new.
 
     New pages get shards and a segment of their own. Pages that left the source, as those of an article that was
-    retracted, are found no more; their vectors stay until vectors are made anew. A call that was stopped goes on.
+    retracted, are found no more; their vectors stay until vectors are made anew, and serve again if it comes back. A call
+    that was stopped goes on.
 
     Raises
     ------
@@ -49,11 +50,11 @@ def add_articles(workspace: Workspace, source: str | Path, profile: Profile, *, 
     vectors.load_encoder(encoder)
     before = CorpusStore.open(workspace.corpus)
     if before.fingerprint == vectors.manifest.corpus:
-        remember_articles(workspace.vectors, before)
+        remember_articles(vectors, before)
     known = remembered_articles(workspace.vectors)
     store = prepare_corpus(workspace, source, profile, progress=progress)
     now = {article.article_id: article.sha256 for article in store.articles}
-    _require_unchanged(known, now)
+    _require_unchanged(known.articles, now)
 
     here = {page.page_id for page in store.pages}
     had = {*vectors.page_ids}
@@ -65,6 +66,9 @@ def add_articles(workspace: Workspace, source: str | Path, profile: Profile, *, 
         )
     if leaving := gone - {*index.deleted}:
         delete_pages(vectors, workspace.index, leaving, corpus=store)
+    back = now.keys() & {*known.left}
+    restored = {page.page_id for page in store.pages if page.article_id in back} & {*index.deleted}
+    restore_pages(workspace.index, restored)
     if added := [place for place, page in enumerate(store.pages) if page.page_id not in had]:
         grow_vectors(
             CorpusPages(store),
@@ -77,12 +81,11 @@ def add_articles(workspace: Workspace, source: str | Path, profile: Profile, *, 
         )
     elif vectors.manifest.corpus != store.fingerprint:
         move_to_corpus(workspace.vectors, store.fingerprint)
-    remember_articles(workspace.vectors, store)
     prepare_index(workspace, profile, progress=progress)
     return Growth(
-        articles_added=len(now.keys() - known.keys()),
-        articles_gone=len(known.keys() - now.keys()),
-        pages_added=len(added),
+        articles_added=len(now.keys() - known.articles.keys()) + len(back),
+        articles_gone=len(known.articles.keys() - now.keys() - {*known.left}),
+        pages_added=len(added) + len(restored),
         pages_gone=len(leaving),
         pages=len(here),
     )

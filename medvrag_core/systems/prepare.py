@@ -200,7 +200,7 @@ def prepare_vectors(workspace: Workspace, profile: Profile, *, progress: bool = 
             **encoding_help(workspace, profile, encoder),
         )
         if not workspace.vectors.is_symlink():  # Of a run that shares them, the other one has written it down.
-            remember_articles(workspace.vectors, store)
+            remember_articles(vectors, store)
         stage.add(workspace.vectors / "manifest.json")
         stage.measure(bytes_per_page=vectors.bytes / len(vectors))
         if (throughput := read_throughput(workspace.vectors)) is not None:
@@ -210,6 +210,11 @@ def prepare_vectors(workspace: Workspace, profile: Profile, *, progress: bool = 
                 **throughput.model_dump(mode="json"),
             )
     return vectors
+
+
+def left_pages(vectors: VectorStore, store: CorpusStore) -> set[str]:
+    """Pages that have vectors and left the corpus, as only those of a run that grew do."""
+    return {*vectors.page_ids} - {page.page_id for page in store.pages} if vectors.manifest.first_corpus else set()
 
 
 class EncodingHelp(TypedDict):
@@ -234,12 +239,14 @@ def prepare_index(workspace: Workspace, profile: Profile, *, progress: bool = Tr
     settings = profile.model_copy(update={"note": ""})
     with record_stage(workspace.root, "indexing", profile=profile.name, settings=settings) as stage:
         vectors = prepare_vectors(workspace, profile, progress=progress)
+        store = CorpusStore.open(workspace.corpus)
         index = build_index(
             vectors,
             profile.index,
             workspace.index,
             near_duplicate=profile.corpus.near_duplicate,
-            corpus=CorpusStore.open(workspace.corpus),
+            without=left_pages(vectors, store),
+            corpus=store,
             keep=kinds_kept(profile.corpus),
             crew=crew_of(profile),
             progress=progress,

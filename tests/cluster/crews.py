@@ -40,7 +40,9 @@ class UnkindCrew(Crew):
     def __init__(self) -> None:
         self.asked: list[tuple[Work, int]] = []
 
-    def work(self, make: Callable[[], Callable[[T], R]], items: Sequence[T], *, kind: Work) -> Iterator[R]:
+    def work(
+        self, make: Callable[[], Callable[[T], R]], items: Sequence[T], *, kind: Work, most: int | None = None
+    ) -> Iterator[R]:
         self.asked.append((kind, len(items)))
         first, second = pickle.loads(pickle.dumps(make))(), pickle.loads(pickle.dumps(make))()
         for item in reversed(items):

@@ -43,10 +43,12 @@ class WatchedCrew(RayCrew):
         super().__init__(RaySettings(where="auto"), 2)
         self.marks, self.hurt = marks, hurt
 
-    def work(self, make: Callable[[], Callable[[T], R]], items: Sequence[T], *, kind: Work) -> Iterator[R]:
+    def work(
+        self, make: Callable[[], Callable[[T], R]], items: Sequence[T], *, kind: Work, most: int | None = None
+    ) -> Iterator[R]:
         if not (self.marks / "go").exists():  # Hurt once, in the first stage that has work to do.
             threading.Thread(target=self._watch, daemon=True).start()
-        return super().work(Marking(make, self.marks), items, kind=kind)
+        return super().work(Marking(make, self.marks), items, kind=kind, most=most)
 
     def _watch(self) -> None:
         while len(busy := {int(mark.name.split("-")[0]) for mark in self.marks.glob("*-*")}) < 2:
@@ -100,6 +102,13 @@ def test_results_faults_bugs_and_losses_of_workers(cluster: Any, marks: Path) ->
 def test_an_item_that_kills_every_worker_ends_the_work(cluster: Any, marks: Path) -> None:
     with pytest.raises(MedvragError, match="13: cost 4 workers on Ray"):
         list(RayCrew(RaySettings(where="auto"), 2).work(partial(Squares, marks), [13], kind="encode"))
+
+
+def test_no_more_work_than_they_may_be(cluster: Any) -> None:
+    crew = RayCrew(RaySettings(where="auto"), 2)
+    assert crew.workers("summarize") == 2
+    assert len({process for process, _ in crew.work(Device, range(4), kind="summarize", most=1)}) == 1
+    assert len({process for process, _ in crew.work(Device, range(12), kind="summarize", most=5)}) == 2
 
 
 def test_what_is_lent_is_one_process_here_that_comes_back_when_it_is_killed(cluster: Any, tmp_path: Path) -> None:

@@ -112,6 +112,38 @@ def test_one_comes_while_another_leaves(source: Path) -> None:
     assert {page.partition("#")[0] for page in found(run)} == {"asthma", "anemia"}
 
 
+def test_an_article_that_comes_back_is_found_again_by_its_old_vectors(source: Path) -> None:
+    run, _ = made(source, "gout")
+    hits, vectors = found(run), large_files(run)
+    shutil.move(source / "asthma.pdf", source.parent / "asthma.pdf")
+    grown(run, source)
+    assert "asthma#p2" not in found(run)
+    shutil.move(source.parent / "asthma.pdf", source)
+    told = grown(run, source)
+    assert (told.articles_added, told.pages_added, told.articles_gone) == (1, 2, 0)
+    assert found(run) == hits and large_files(run) == vectors
+    assert grown(run, source).articles_added == 0
+
+
+def test_another_file_of_an_article_that_left_is_refused(source: Path, made_pdfs: Path) -> None:
+    run, _ = made(source, "gout")
+    (source / "asthma.pdf").unlink()
+    grown(run, source)
+    shutil.copy(made_pdfs / "gout.pdf", source / "asthma.pdf")
+    with pytest.raises(MismatchError, match="article 'asthma' has vectors of another file"):
+        grown(run, source)
+
+
+def test_an_index_that_is_made_anew_does_not_bring_back_what_left(source: Path) -> None:
+    run, _ = made(source, "gout")
+    (source / "asthma.pdf").unlink()
+    grown(run, source)
+    hits = found(run)
+    shutil.rmtree(run.index)
+    prepare(run, source, PROFILE, progress=False)
+    assert found(run) == hits and all(page.startswith("anemia") for page in hits)
+
+
 def test_a_file_that_changed_is_refused_by_name_and_nothing_is_lost(source: Path, made_pdfs: Path) -> None:
     run, away = made(source)
     before = large_files(run)
@@ -136,21 +168,15 @@ def test_new_articles_alone_are_refused(source: Path, tmp_path: Path) -> None:
     assert grown(run, source).pages == 5
 
 
-@pytest.mark.parametrize("step", ["delete_pages", "grow_vectors", "remember_articles", "prepare_index"])
+@pytest.mark.parametrize("step", ["prepare_corpus", "delete_pages", "restore_pages", "grow_vectors", "prepare_index"])
 def test_stopped_anywhere_it_goes_on(source: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     run, away = made(source)
     shutil.move(away, source)
     (source / "gout.pdf").unlink()
-    calls = 0
 
-    def stops(*arguments: object, **more: object) -> object:
-        nonlocal calls
-        calls += 1
-        if step == "remember_articles" and calls == 1:
-            return kept(*arguments, **more)  # That of the corpus as it was.
+    def stops(*_: object, **__: object) -> object:
         raise KeyboardInterrupt
 
-    kept: Callable[..., object] = getattr(growing, step)
     with monkeypatch.context() as patch:
         patch.setattr(growing, step, stops)
         with pytest.raises(KeyboardInterrupt):
