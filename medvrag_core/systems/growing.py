@@ -36,8 +36,8 @@ def add_articles(workspace: Workspace, source: str | Path, profile: Profile, *, 
     """Bring a finished run to what ``source`` has now, at the cost of what is new.
 
     New pages get shards and a segment of their own. Pages that left the source, as those of an article that was
-    retracted, are found no more; their vectors stay until vectors are made anew, and serve again if it comes back. A call
-    that was stopped goes on.
+    retracted, are found no more; their vectors stay until vectors are made anew, and serve again if it comes back. A
+    call that was stopped goes on.
 
     Raises
     ------
