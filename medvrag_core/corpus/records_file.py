@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from operator import eq
 from pathlib import Path
 from typing import TypeVar, overload
 
@@ -66,7 +67,7 @@ class RecordsFile(Sequence[R]):
         return map(read, range(len(self)))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(_equal, self, other))
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -102,7 +103,3 @@ def _line_ends(content: bytes | mmap.mmap) -> NDArray[np.int64]:
     if len(content) and content[-1] != ord("\n"):
         ends = np.append(ends, len(content))
     return ends
-
-
-def _equal(one: object, other: object) -> bool:
-    return one == other
