@@ -43,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pages", type=int, nargs=2, default=(20_000, 100_000))
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--measure", choices=("build", "places", "ids", "manifest"), help=argparse.SUPPRESS)
+    parser.add_argument("--measure", choices=("build", "places", "ids", "records", "manifest"), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
@@ -112,6 +112,14 @@ def ids(folder: Path) -> int:
     return private()
 
 
+def records(folder: Path) -> int:
+    """A process that holds every page as a record, for comparison."""
+    before = private()
+    held = list(CorpusStore.open(folder / "corpus").pages)
+    assert len({page.page_id for page in held}) == len(held)
+    return private() - before
+
+
 def manifest(folder: Path) -> int:
     """A process that opens the manifest of page vectors, which has an entry for every 64 pages."""
     import medvrag_core.encoders.vectors  # noqa: F401 - what opens a store has it in memory already
@@ -122,7 +130,7 @@ def manifest(folder: Path) -> int:
     return private() - before
 
 
-MEASURES = {"build": build, "places": places, "ids": ids, "manifest": manifest}
+MEASURES = {"build": build, "places": places, "ids": ids, "records": records, "manifest": manifest}
 
 
 def private() -> int:

@@ -107,6 +107,7 @@ def add(
         medvrag index add --run runs/a100 --source papers
     """
     from medvrag_core.systems.growing import add_articles
+    from medvrag_core.views.tables import counted
 
     workspace = Workspace(run_)
     resolved = profile_for(workspace, profile, set_, ray=ray)
@@ -115,8 +116,9 @@ def add(
     typer.echo(
         found.model_dump_json(indent=1)
         if as_json
-        else f"{run_}: {found.articles_added:,} articles ({found.pages_added:,} pages) added, {found.articles_gone:,} "
-        f"({found.pages_gone:,} pages) gone; {found.pages:,} pages"
+        else f"{run_}: {counted(found.articles_added, 'article')} ({counted(found.pages_added, 'page')}) added, "
+        f"{counted(found.articles_gone, 'article')} ({counted(found.pages_gone, 'page')}) gone; "
+        f"{counted(found.pages, 'page')} in all"
     )
 
 

@@ -148,9 +148,11 @@ def _silent() -> Iterator[None]:
 def _own_sigterm() -> Iterator[None]:
     """Ray has SIGTERM end the process at once; here it is to end as Ctrl-C does."""
     kept = signal.getsignal(signal.SIGTERM)
-    yield
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, kept)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, kept)
 
 
 def _end(home: str, lock: FileLock) -> None:

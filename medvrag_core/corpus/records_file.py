@@ -1,7 +1,7 @@
 """Records of a file, one a line of JSON, read when somebody asks for them.
 
-A page takes some 10 kB of memory as a record, and a corpus may have millions. A process that needs a few pages at a
-time, as a worker of a crew does, holds 8 bytes for each of the others.
+A page takes kilobytes of memory as a record, and a corpus may have millions. A process that needs a few pages at a
+time, as a worker of a crew does, holds 8 bytes for each of the others; see ``benchmarks/corpus_memory.py``.
 """
 
 from __future__ import annotations

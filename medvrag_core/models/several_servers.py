@@ -111,18 +111,18 @@ class SeveralServers(ChatModel):
 
     def _ask(self, place: int, request: ChatRequest) -> ReaderReply:
         """The reply of one server, which rests from now on if it failed; this thread has taken a place there."""
-        rest = self._rests_until[place]
         try:
             reply = self._models[place].complete(request)
-            rest = None
         except CallError as error:
-            rest = self._clock() + (error.retry_after_s or REST_S) if error.kind in PASSING else None
+            late = error.kind in PASSING
+            self._rests_until[place] = self._clock() + (error.retry_after_s or REST_S) if late else None
             raise
+        else:
+            self._rests_until[place] = None
+            return reply
         finally:
             with self._lock:
                 self._under_way[place] -= 1
-                self._rests_until[place] = rest
-        return reply
 
     def _take(self, failed: dict[int, CallError]) -> int:
         """A place at the best server at which this call did not fail yet."""

@@ -23,7 +23,7 @@ def allow_open_files(more: int) -> None:
         return  # There is no such bound on Windows.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _open_now() + more + _SPARE
-    if resource.RLIM_INFINITY in (soft, wanted) or soft >= wanted:
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
     if hard != resource.RLIM_INFINITY and hard < wanted:
         raise MedvragError(

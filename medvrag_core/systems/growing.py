@@ -41,10 +41,15 @@ def add_articles(workspace: Workspace, source: str | Path, profile: Profile, *, 
 
     Raises
     ------
-    InputError : nothing stays of what is there, or the run shares its corpus
+    InputError : nothing stays of what is there, or the run shares corpus or vectors with another one
     MismatchError : a file that has vectors was changed, or the encoder is another one
     NotBuiltError : the run has no finished vectors and index
     """
+    if workspace.vectors.is_symlink() or workspace.index.is_symlink():
+        raise InputError(
+            f"run '{workspace.root}' shares the vectors of run '{workspace.vectors.resolve().parent}'",
+            way_out="add the articles there",
+        )
     vectors, index = VectorStore.open(workspace.vectors), read_manifest(workspace.index)
     encoder = make_page_encoder(profile.encoder)
     vectors.load_encoder(encoder)

@@ -193,26 +193,27 @@ def hours_figure(plans: Sequence[RunPlan]) -> go.Figure:
 
     figure = go.Figure()
     pages = [plan.size.pages for plan in plans]
-    for stage, device, color, shape in (
-        ("summaries", "GPU", VERMILION, "/"),
-        ("embedding", "GPU", ORANGE, ""),
-        ("corpus", "core", BLUE, "\\"),
-        ("index", "core", GREEN, "x"),
+    for stage, device, color, symbol in (
+        ("summaries", "GPU", VERMILION, "circle"),
+        ("embedding", "GPU", ORANGE, "square"),
+        ("corpus", "core", BLUE, "diamond"),
+        ("index", "core", GREEN, "triangle-up"),
     ):
         spent = [
             sum((line.gpu_s if device == "GPU" else line.core_s) for line in plan.lines if line.stage == stage) / 3600
             for plan in plans
         ]
-        figure.add_bar(
-            x=[pages_text(n) for n in pages],
+        figure.add_scatter(
+            x=pages,
             y=spent,
             name=f"{'rendering' if stage == 'corpus' else stage}, {device} hours",
-            marker={"color": color, "pattern": {"shape": shape}},
+            mode="lines+markers",
+            line={"color": color, "dash": "solid" if device == "GPU" else "dash"},
+            marker={"symbol": symbol, "size": 8},
             customdata=[[three_digits(hours)] for hours in spent],
-            hovertemplate="%{x} pages: %{customdata[0]} h",
+            hovertemplate="%{x:,} pages: %{customdata[0]} h",
         )
-    figure.update_layout(barmode="group")
-    figure.update_xaxes(title="pages", type="category")
+    _by_pages(figure, pages)
     figure.update_yaxes(title="hours (log scale)", type="log", dtick=1, exponentformat="none", tickformat=",~g")
     return titled(figure, "Hours that a corpus takes, once", "arithmetic; nothing ran on a GPU", height=440)
 

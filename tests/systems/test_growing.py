@@ -18,8 +18,9 @@ from medvrag_core.runs.workspace import Workspace
 from medvrag_core.systems import growing
 from medvrag_core.systems.growing import Growth, add_articles
 from medvrag_core.systems.medvrag import PageEvidence
-from medvrag_core.systems.prepare import prepare
+from medvrag_core.systems.prepare import build_store, prepare
 from medvrag_core.systems.resources import Resources
+from medvrag_core.systems.shared_stages import share_stages
 
 PROFILE = load_profile("test")
 ASTHMA = "oral candidiasis from inhaled budesonide"
@@ -186,12 +187,36 @@ def test_stopped_anywhere_it_goes_on(source: Path, monkeypatch: pytest.MonkeyPat
     assert found(run)[0] == "asthma#p2"
 
 
+def test_a_run_that_shares_the_vectors_of_another_sends_there(source: Path) -> None:
+    run, away = made(source)
+    other = Workspace(source.parent / "other")
+    share_stages(other, run)
+    shutil.move(away, source)
+    before = large_files(run)
+    with pytest.raises(InputError, match=r"shares the vectors of run .*; add the articles there"):
+        grown(other, source)
+    assert large_files(run) == before and grown(run, source).articles_added == 1
+
+
+def test_a_corpus_that_lies_by_itself_grows_there_and_the_run_follows(source: Path) -> None:
+    away = source.parent / "asthma.pdf"
+    shutil.move(source / "asthma.pdf", away)
+    corpus = source.parent / "corpus"
+    build_store(source, corpus, PROFILE, calls_of=Workspace(corpus), progress=False)
+    run = Workspace(source.parent / "run")
+    prepare(run, f"store:{corpus}", PROFILE, progress=False)
+    shutil.move(away, source)
+    build_store(source, corpus, PROFILE, calls_of=Workspace(corpus), progress=False)
+    told = add_articles(run, f"store:{corpus}", PROFILE, progress=False)
+    assert (told.articles_added, told.pages_added, found(run)[0]) == (1, 2, "asthma#p2")
+
+
 def test_the_command(source: Path, medvrag: Callable[..., SimpleNamespace]) -> None:
     run, away = made(source)
     shutil.move(away, source)
     done = medvrag("index", "add", "--run", run.root, "--source", source, "--profile", "test")
     assert done.code == 0, done.err
-    assert "1 articles (2 pages) added, 0 (0 pages) gone; 5 pages" in done.out
+    assert "1 article (2 pages) added, 0 articles (0 pages) gone; 5 pages in all" in done.out
 
 
 def test_a_run_without_vectors_is_refused(source: Path) -> None:

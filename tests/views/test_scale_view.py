@@ -88,7 +88,7 @@ def test_the_terminal_says_the_same() -> None:
 def test_hours_are_drawn_by_device() -> None:
     plans = [corpus_plan(PROFILE, pages, COSTS) for pages in SIZES]
     figure = scale_view.hours_figure(plans)
-    by = {bar.name: bar.y for bar in figure.data}
+    by = {line.name: line.y for line in figure.data}
     assert set(by) == {"summaries, GPU hours", "embedding, GPU hours", "rendering, core hours", "index, core hours"}
     for name, hours in by.items():
         grows = hours[-1] / hours[0] / (SIZES[-1] / SIZES[0])
